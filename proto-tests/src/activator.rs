@@ -46,7 +46,7 @@ impl Activator {
 
     /// Starts a daemon on the socket, whether or not a client waits.
     pub fn start(&self, home: &Home, program: &Path, env: &[(&str, &str)]) -> DaemonProcess {
-        handed(home, program, &[self.socket.as_fd().try_clone_to_owned().unwrap()], env)
+        start_with_sockets(home, program, &[self.socket.as_fd().try_clone_to_owned().unwrap()], env)
     }
 
     /// Whether a connection waits to be accepted, within this time.
@@ -58,7 +58,12 @@ impl Activator {
 }
 
 /// Starts a daemon with one or two bound sockets.
-pub fn handed(home: &Home, program: &Path, sockets: &[OwnedFd], env: &[(&str, &str)]) -> DaemonProcess {
+pub fn start_with_sockets(
+    home: &Home,
+    program: &Path,
+    sockets: &[OwnedFd],
+    env: &[(&str, &str)],
+) -> DaemonProcess {
     let again = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(if sockets.len() == 1 { ONE } else { TWO }).arg(program);
@@ -92,7 +97,7 @@ impl Manager {
     }
 
     /// The next message, if one arrives within this time.
-    pub fn hear(&self, within: Duration) -> Option<String> {
+    pub fn next_message(&self, within: Duration) -> Option<String> {
         self.socket.set_read_timeout(Some(within)).unwrap();
         let mut message = [0; 4096];
         let length = self.socket.recv(&mut message).ok()?;
@@ -104,7 +109,7 @@ impl Manager {
     pub fn until(&self, line: &str) -> Vec<String> {
         let mut heard = Vec::new();
         loop {
-            let message = self.hear(crate::PATIENCE);
+            let message = self.next_message(crate::TEST_TIMEOUT);
             heard.push(message.unwrap_or_else(|| panic!("no `{line}`, but {heard:?}")));
             if heard.last().is_some_and(|message| message.lines().any(|said| said == line)) {
                 return heard;

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 pub use browser::{Visit, browse};
 use grants::Grants;
-pub use guarded::{Description, Guarded, Wants};
-use wire::{Answer, Asked};
+pub use guarded::{Description, ProtectedServer, ProtectedServerRules};
+use wire::{Answer, AuthorityRequest};
 
 /// Which metadata document it serves, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct Rules {
     /// The token endpoint answers 503.
     pub is_broken: bool,
     /// How long the token endpoint delays its answer, after it has recorded the request and issued tokens.
-    pub ponders: Duration,
+    pub token_delay: Duration,
 }
 
 impl Default for Rules {
@@ -95,14 +95,14 @@ impl Default for Rules {
             is_endless: false,
             redirects_tokens: None,
             is_broken: false,
-            ponders: Duration::ZERO,
+            token_delay: Duration::ZERO,
         }
     }
 }
 
 /// One recorded request.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct SeenRequest {
     pub path: String,
     pub fields: BTreeMap<String, String>,
     pub authorization: Option<String>,
@@ -113,7 +113,7 @@ pub struct Seen {
 pub struct Authority {
     port: u16,
     rules: Mutex<Rules>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<SeenRequest>>,
     grants: Mutex<Grants>,
 }
 
@@ -149,7 +149,7 @@ impl Authority {
     }
 
     /// Requests to an endpoint, by the end of its path.
-    pub fn seen(&self, end: &str) -> Vec<Seen> {
+    pub fn seen(&self, end: &str) -> Vec<SeenRequest> {
         self.seen.lock().unwrap().iter().filter(|seen| seen.path.ends_with(end)).cloned().collect()
     }
 
@@ -164,13 +164,13 @@ impl Authority {
     }
 
     /// Whether a refresh token was used twice.
-    pub fn was_robbed(&self) -> bool {
+    pub fn saw_token_reuse(&self) -> bool {
         self.grants.lock().unwrap().robbed
     }
 
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &AuthorityRequest) -> Answer {
         let rules = self.rules();
-        self.seen.lock().unwrap().push(Seen {
+        self.seen.lock().unwrap().push(SeenRequest {
             path: asked.path.clone(),
             fields: asked.fields(),
             authorization: asked.header("authorization"),
@@ -187,7 +187,7 @@ impl Authority {
                         true => Answer::text(503, "out of order"),
                         false => self.grants.lock().unwrap().token(asked, &rules),
                     };
-                    thread::sleep(rules.ponders);
+                    thread::sleep(rules.token_delay);
                     answer
                 }
             },

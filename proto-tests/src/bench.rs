@@ -2,7 +2,7 @@
 //! with the floor, a shim and a daemon that only forward messages. All three run interleaved, round by round,
 //! so that noise affects them alike; what counts is their ratio.
 //!
-//! `stage` sets up the processes, `drive` has the timed loops, `report` compares the figures with their
+//! `setup` sets up the processes, `drive` has the timed loops, `report` compares the figures with their
 //! bounds. The other files each measure one thing.
 
 pub mod catalog;
@@ -16,8 +16,8 @@ pub mod memory;
 pub mod reload;
 pub mod report;
 pub mod samples;
+pub mod setup;
 pub mod sizes;
-pub mod stage;
 pub mod starts;
 pub mod throughput;
 

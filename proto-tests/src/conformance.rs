@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 use crate::bins::BUILT;
 pub use outcome::{Check, Leg, Outcome, Scenario, Verdict};
-pub use server::{Served, adapter, forwarder};
-pub use through::Through;
+pub use server::{FrontServer, adapter, forwarder};
+pub use through::DaemonUnderTest;
 
 pub mod host;
 mod outcome;
@@ -25,7 +25,7 @@ pub const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 const SKIPPED: i32 = 77;
 
 /// Milliseconds; enough for a scenario that starts a daemon while others do the same.
-const CLIENT_PATIENCE: &str = "120000";
+const CLIENT_TIMEOUT_MS: &str = "120000";
 
 #[derive(Debug, Clone)]
 pub struct Suite {
@@ -57,7 +57,7 @@ impl Suite {
     /// the address of the scenario's server as its last argument.
     pub fn run_client(&self, command: &Path, revision: &str) -> Result<Outcome, String> {
         let command = command.to_str().ok_or("the path to the client is not text")?;
-        self.carry_out(Leg::Client, &["--command", command, "--timeout", CLIENT_PATIENCE], revision)
+        self.carry_out(Leg::Client, &["--command", command, "--timeout", CLIENT_TIMEOUT_MS], revision)
     }
 
     fn carry_out(&self, leg: Leg, args: &[&str], revision: &str) -> Result<Outcome, String> {
@@ -65,7 +65,7 @@ impl Suite {
         let package = self.cache.join("node_modules/@modelcontextprotocol/conformance");
         let output = Command::new(self.cache.join("node"))
             .arg(package.join("dist/index.js"))
-            .arg(leg.word())
+            .arg(leg.as_str())
             .args(args)
             .args(["--requirements", revision, "--output-dir"])
             .arg(results.path())

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::bins::bins;
 use crate::home::Home;
-use crate::http::Door;
-use crate::wait::{PATIENCE, becomes, until};
+use crate::http::Endpoint;
+use crate::wait::{TEST_TIMEOUT, becomes, until};
 
 pub struct DaemonProcess {
     process: Child,
@@ -38,11 +38,11 @@ impl DaemonProcess {
     #[track_caller]
     pub fn serving(self) -> Self {
         let mut daemon = self;
-        until("the daemon to serve", PATIENCE, || {
+        until("the daemon to serve", TEST_TIMEOUT, || {
             if let Some(status) = daemon.process.try_wait().unwrap() {
                 panic!("the daemon ended with {status}: {}", daemon.log());
             }
-            let answer = daemon.door().connect().ok().map(|mut connection| {
+            let answer = daemon.endpoint().connect().ok().map(|mut connection| {
                 connection.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
                 connection.response(false)
             })?;
@@ -96,39 +96,39 @@ impl DaemonProcess {
     }
 
     /// The unix socket.
-    pub fn door(&self) -> Door {
-        Door::unix(&self.socket)
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint::unix(&self.socket)
     }
 
     /// The TCP socket.
     #[track_caller]
-    pub fn tcp(&self) -> Door {
-        Door::Tcp(self.tcp_address())
+    pub fn tcp(&self) -> Endpoint {
+        Endpoint::Tcp(self.tcp_address())
     }
 
     #[track_caller]
     pub fn tcp_address(&self) -> SocketAddr {
-        let told = self.told();
+        let told = self.daemon_file();
         told["tcp"].as_str().unwrap_or_else(|| panic!("no TCP address in {told}")).parse().unwrap()
     }
 
     #[track_caller]
     pub fn token(&self) -> String {
-        let told = self.told();
+        let told = self.daemon_file();
         let file = told["tokenFile"].as_str().unwrap_or_else(|| panic!("no token file in {told}"));
         fs::read_to_string(file).unwrap().trim().to_owned()
     }
 
     /// The contents of the JSON file next to its socket.
     #[track_caller]
-    pub fn told(&self) -> Value {
-        told(&self.socket)
+    pub fn daemon_file(&self) -> Value {
+        read_daemon_file(&self.socket)
     }
 
     /// `/status`, as the daemon's user sees it.
     #[track_caller]
     pub fn status(&self) -> Value {
-        self.door().get("/status").json()
+        self.endpoint().get("/status").json()
     }
 
     /// The entry of this child's suite in `/status`.
@@ -142,7 +142,7 @@ impl DaemonProcess {
     /// The suites and problems that sessions in this workspace see.
     #[track_caller]
     pub fn seen_from(&self, workspace: &Path) -> Value {
-        self.door().get(&format!("/suites?workspace={}", workspace.display())).json()
+        self.endpoint().get(&format!("/suites?workspace={}", workspace.display())).json()
     }
 
     /// The suite of this child that sessions in this workspace see; `null` if none.
@@ -196,9 +196,9 @@ impl DaemonProcess {
 
 /// The contents of the JSON file next to this socket.
 #[track_caller]
-pub fn told(socket: &Path) -> Value {
+pub fn read_daemon_file(socket: &Path) -> Value {
     let file = PathBuf::from(format!("{}.json", socket.display()));
-    until("the daemon's file", PATIENCE, || {
+    until("the daemon's file", TEST_TIMEOUT, || {
         let text = fs::read_to_string(&file).ok()?;
         serde_json::from_str(&text).ok()
     })
@@ -208,7 +208,7 @@ impl Drop for DaemonProcess {
     fn drop(&mut self) {
         if self.process.try_wait().unwrap().is_none() {
             self.signal(Signal::TERM);
-            if !becomes(PATIENCE, || self.process.try_wait().unwrap().is_some()) {
+            if !becomes(TEST_TIMEOUT, || self.process.try_wait().unwrap().is_some()) {
                 self.kill();
                 assert!(std::thread::panicking(), "the daemon did not end on SIGTERM: {}", self.log());
             }

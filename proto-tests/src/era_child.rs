@@ -16,15 +16,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use answer_signer::AnswerSigner;
 use calls::Calls;
 use journal::Journal;
 use legacy::Session;
 pub use options::{Era, Options};
-use seal::Seal;
 use tasks::Tasks;
 use watchers::Watchers;
 use wire::{Fault, Outbox, Request};
 
+mod answer_signer;
 mod asking;
 mod calls;
 mod catalog;
@@ -37,12 +38,11 @@ mod options;
 mod prompts;
 mod resources;
 mod revision;
-mod seal;
-mod stage;
 mod step;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod tool_context;
 mod tools;
 mod watchers;
 mod wire;
@@ -52,7 +52,7 @@ const ORDERING: [&str; 4] =
     ["logging/setLevel", "resources/subscribe", "resources/unsubscribe", "subscriptions/listen"];
 
 /// How long calls in flight may continue after the end of input.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 pub(crate) struct Child {
     options: Options,
@@ -61,7 +61,7 @@ pub(crate) struct Child {
     calls: Calls,
     session: Session,
     watchers: Watchers,
-    seal: Seal,
+    signer: AnswerSigner,
     tasks: Tasks,
     /// How often each list was changed; the lists contain the number, so that a change is visible.
     tool_changes: AtomicU64,
@@ -78,7 +78,7 @@ pub fn run(options: Options) {
         let Ok(line) = line else { break };
         child.line(&line);
     }
-    child.calls.wait_until_idle(LAST_WORDS);
+    child.calls.wait_until_idle(SHUTDOWN_GRACE);
 }
 
 impl Child {
@@ -90,7 +90,7 @@ impl Child {
             calls: Calls::default(),
             session: Session::default(),
             watchers: Watchers::default(),
-            seal: Seal::default(),
+            signer: AnswerSigner::default(),
             tasks: Tasks::default(),
             tool_changes: AtomicU64::new(0),
             prompt_changes: AtomicU64::new(0),

@@ -175,7 +175,7 @@ impl Home {
 
     /// Runs `switchboard ARGS`, which must succeed.
     #[track_caller]
-    pub fn order(&self, args: &[&str]) {
+    pub fn run_ok(&self, args: &[&str]) {
         let output = self.command(args);
         assert!(output.status.success(), "{args:?}: {output:?}");
     }
@@ -235,8 +235,8 @@ impl Home {
         }
         // A killed process disappears from the list before its socket closes, which could still be connected
         // to.
-        let is_shut = || crate::Door::unix(&self.socket()).connect().is_err();
-        crate::wait::until_true("no daemon", crate::PATIENCE, || self.daemons().is_empty() && is_shut());
+        let is_shut = || crate::Endpoint::unix(&self.socket()).connect().is_err();
+        crate::wait::until_true("no daemon", crate::TEST_TIMEOUT, || self.daemons().is_empty() && is_shut());
     }
 
     fn end(&self, which: impl Fn(&procs::Process) -> bool, signal: Signal) {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::wait::PATIENCE;
+use crate::wait::TEST_TIMEOUT;
 
 /// An address that the daemon listens on.
 #[derive(Debug, Clone)]
-pub enum Door {
+pub enum Endpoint {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
@@ -44,7 +44,7 @@ pub struct Request {
     body: Vec<u8>,
 }
 
-impl Door {
+impl Endpoint {
     pub fn unix(path: &Path) -> Self {
         Self::Unix(path.to_owned())
     }
@@ -53,12 +53,12 @@ impl Door {
         let stream = match self {
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TEST_TIMEOUT))?;
                 Stream::Unix(stream)
             }
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TEST_TIMEOUT))?;
                 stream.set_nodelay(true)?;
                 Stream::Tcp(stream)
             }

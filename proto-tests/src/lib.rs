@@ -8,11 +8,11 @@
 pub use bins::bins;
 pub use daemon::DaemonProcess;
 pub use home::Home;
-pub use http::{Door, Request, Response};
+pub use http::{Endpoint, Request, Response};
 pub use project::Project;
 pub use shim::{Shim, ShimOptions};
 pub use terminal::Terminal;
-pub use wait::PATIENCE;
+pub use wait::TEST_TIMEOUT;
 
 pub mod activator;
 pub mod adapter;
@@ -23,12 +23,12 @@ pub mod conformance;
 pub mod daemon;
 pub mod era_child;
 pub mod evil;
-pub mod far;
 pub mod forwarder;
 pub mod home;
 pub mod http;
 pub mod procs;
 pub mod project;
+pub mod scripted_server;
 pub mod shim;
 pub mod streamable;
 pub mod terminal;

@@ -14,10 +14,10 @@ pub struct Process {
 
 pub fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").unwrap();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(look).collect()
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(find).collect()
 }
 
-pub fn look(pid: i32) -> Option<Process> {
+pub fn find(pid: i32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name is in parentheses and may contain anything, so parsing starts after the last `)`.
     let mut fields = stat.get(stat.rfind(')')? + 2..)?.split(' ');
@@ -29,7 +29,7 @@ pub fn look(pid: i32) -> Option<Process> {
 
 /// Whether it is running; a zombie is not.
 pub fn alive(pid: i32) -> bool {
-    look(pid).is_some_and(|process| !process.zombie)
+    find(pid).is_some_and(|process| !process.zombie)
 }
 
 /// Running processes that mention `mark` in their environment, arguments or working directory.

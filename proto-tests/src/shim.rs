@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::bins::bins;
 use crate::home::Home;
-use crate::wait::{PATIENCE, until};
+use crate::wait::{TEST_TIMEOUT, until};
 
 pub struct Shim {
     process: Child,
@@ -141,7 +141,7 @@ impl Shim {
     /// The next raw line; panics if none comes.
     #[track_caller]
     pub fn receive(&mut self) -> String {
-        self.receive_within(PATIENCE).unwrap_or_else(|why| panic!("{why:?}\n{}", self.stderr()))
+        self.receive_within(TEST_TIMEOUT).unwrap_or_else(|why| panic!("{why:?}\n{}", self.stderr()))
     }
 
     pub fn receive_within(&mut self, bound: Duration) -> Result<String, RecvTimeoutError> {
@@ -167,8 +167,8 @@ impl Shim {
     /// Waits for the answer to this raw id.
     #[track_caller]
     pub fn answer_to(&mut self, id: &str) -> String {
-        self.answer_within(id, PATIENCE)
-            .unwrap_or_else(|| panic!("no answer to {id} within {PATIENCE:?}\n{}", self.stderr()))
+        self.answer_within(id, TEST_TIMEOUT)
+            .unwrap_or_else(|| panic!("no answer to {id} within {TEST_TIMEOUT:?}\n{}", self.stderr()))
     }
 
     #[track_caller]

@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::http::{Connection, Door, Request, Response};
-use crate::wait::PATIENCE;
+use crate::http::{Connection, Endpoint, Request, Response};
+use crate::wait::TEST_TIMEOUT;
 
 /// A session over HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpHost {
-    door: Door,
+    endpoint: Endpoint,
     path: String,
     pub session: String,
     token: Option<String>,
@@ -36,13 +36,13 @@ pub struct Event {
 impl HttpHost {
     /// Opens a session with these capabilities.
     #[track_caller]
-    pub fn open(door: Door, path: &str, revision: &str, capabilities: &Value) -> Self {
-        Self::open_with(door, path, revision, capabilities, None)
+    pub fn open(endpoint: Endpoint, path: &str, revision: &str, capabilities: &Value) -> Self {
+        Self::open_with(endpoint, path, revision, capabilities, None)
     }
 
     #[track_caller]
     pub fn open_with(
-        door: Door,
+        endpoint: Endpoint,
         path: &str,
         revision: &str,
         capabilities: &Value,
@@ -53,13 +53,13 @@ impl HttpHost {
             "capabilities": capabilities,
             "clientInfo": {"name": "test-host", "version": "1"},
         });
-        Self::greet(door, path, &params, token).0
+        Self::greet(endpoint, path, &params, token).0
     }
 
     /// Opens a session with these `initialize` params; also returns the answer.
     #[track_caller]
-    pub fn greet(door: Door, path: &str, params: &Value, token: Option<String>) -> (Self, Value) {
-        let mut host = Self { door, path: path.to_owned(), session: String::new(), token };
+    pub fn greet(endpoint: Endpoint, path: &str, params: &Value, token: Option<String>) -> (Self, Value) {
+        let mut host = Self { endpoint, path: path.to_owned(), session: String::new(), token };
         let answer = host.call(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
         assert_eq!(answer.status, 200, "{}", answer.text());
         host.session = answer.header("mcp-session-id").expect("a session").to_owned();
@@ -85,7 +85,7 @@ impl HttpHost {
     /// Posts a message and reads the whole answer.
     #[track_caller]
     pub fn call(&self, message: &Value) -> Response {
-        self.door.send(&self.message("POST").body(message.to_string()))
+        self.endpoint.send(&self.message("POST").body(message.to_string()))
     }
 
     /// Posts a request and returns its response, from JSON or a stream.
@@ -117,19 +117,19 @@ impl HttpHost {
     /// Ends the session.
     #[track_caller]
     pub fn end(&self) -> Response {
-        self.door.send(&self.message("DELETE"))
+        self.endpoint.send(&self.message("DELETE"))
     }
 
     #[track_caller]
     fn stream(&self, request: &Request) -> Stream {
-        Stream::open(&self.door, request)
+        Stream::open(&self.endpoint, request)
     }
 }
 
 /// A host of the modern era: requests are stateless, and their headers repeat the body.
 #[derive(Debug, Clone)]
 pub struct ModernHost {
-    door: Door,
+    endpoint: Endpoint,
     path: String,
 }
 
@@ -137,8 +137,8 @@ pub struct ModernHost {
 pub const MODERN: &str = "2026-07-28";
 
 impl ModernHost {
-    pub fn new(door: Door, path: &str) -> Self {
-        Self { door, path: path.to_owned() }
+    pub fn new(endpoint: Endpoint, path: &str) -> Self {
+        Self { endpoint, path: path.to_owned() }
     }
 
     /// A request whose headers agree with its body. `params` must be complete.
@@ -160,7 +160,7 @@ impl ModernHost {
     /// Posts a request and returns without reading the answer's body.
     #[track_caller]
     pub fn post(&self, id: &Value, method: &str, params: &Value) -> Stream {
-        Stream::open(&self.door, &self.message(id, method, &dressed(params)))
+        Stream::open(&self.endpoint, &self.message(id, method, &with_meta(params)))
     }
 
     /// Posts a request and returns its response, from JSON or a stream.
@@ -172,7 +172,7 @@ impl ModernHost {
 }
 
 /// `params` with the `_meta` of a modern host that supports every question.
-pub fn dressed(params: &Value) -> Value {
+pub fn with_meta(params: &Value) -> Value {
     let mut params = params.clone();
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -189,9 +189,9 @@ pub fn dressed(params: &Value) -> Value {
 
 impl Stream {
     #[track_caller]
-    fn open(door: &Door, request: &Request) -> Self {
-        let mut connection = door.connect().expect("a connection to the daemon");
-        connection.write(&request.bytes(&door.host()));
+    fn open(endpoint: &Endpoint, request: &Request) -> Self {
+        let mut connection = endpoint.connect().expect("a connection to the daemon");
+        connection.write(&request.bytes(&endpoint.host()));
         let head = connection.head().expect("a response");
         Self { head, connection, buffer: String::new(), ended: false }
     }
@@ -211,9 +211,9 @@ impl Stream {
     #[track_caller]
     pub fn event(&mut self) -> Option<Event> {
         // Comments keep an idle stream open, so a deadline is needed.
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
-            assert!(Instant::now() < end, "no event in {PATIENCE:?}");
+            assert!(Instant::now() < end, "no event in {TEST_TIMEOUT:?}");
             if let Some((event, rest)) = self.buffer.split_once("\n\n") {
                 let event = parse(event);
                 self.buffer = rest.to_owned();

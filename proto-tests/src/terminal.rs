@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::bins::bins;
 use crate::home::Home;
-use crate::wait::{PATIENCE, until};
+use crate::wait::{TEST_TIMEOUT, until};
 
 pub struct Terminal {
     script: Child,
@@ -59,7 +59,7 @@ impl Terminal {
     /// Reads until this is shown; false if the command ends before that.
     #[track_caller]
     pub fn shows(&mut self, part: &str) -> bool {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
             match self.bytes.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(byte) => self.shown.push(byte),
@@ -89,9 +89,9 @@ impl Terminal {
     /// Waits until the command ends.
     #[track_caller]
     pub fn end(mut self) -> Screen {
-        while self.bytes.recv_timeout(PATIENCE).map(|byte| self.shown.push(byte)).is_ok() {}
+        while self.bytes.recv_timeout(TEST_TIMEOUT).map(|byte| self.shown.push(byte)).is_ok() {}
         let text = String::from_utf8_lossy(&self.shown).replace("\r\n", "\n");
-        let status = until(&format!("the end of {text}"), PATIENCE, || self.script.try_wait().unwrap());
+        let status = until(&format!("the end of {text}"), TEST_TIMEOUT, || self.script.try_wait().unwrap());
         Screen { text, code: status.code() }
     }
 }

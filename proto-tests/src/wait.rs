@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Long enough for anything that happens at all, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-const LOOK_AGAIN: Duration = Duration::from_millis(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 /// Polls until `look` returns something; panics after `bound`.
 #[track_caller]
@@ -17,7 +17,7 @@ pub fn until<T>(what: &str, bound: Duration, mut look: impl FnMut() -> Option<T>
             return found;
         }
         assert!(start.elapsed() < bound, "{what}: not within {bound:?}");
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -37,6 +37,6 @@ pub fn becomes(bound: Duration, mut look: impl FnMut() -> bool) -> bool {
         if start.elapsed() >= bound {
             return false;
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }

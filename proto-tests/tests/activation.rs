@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use proto_tests::activator::{Activator, Manager, handed, install, installed, tcp};
+use proto_tests::activator::{Activator, Manager, install, installed, start_with_sockets, tcp};
 use proto_tests::shim::{kind_of, structured};
-use proto_tests::streamable::{ModernHost, dressed};
+use proto_tests::streamable::{ModernHost, with_meta};
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Door, Home, PATIENCE, Shim, bins};
+use proto_tests::{DaemonProcess, Endpoint, Home, Shim, TEST_TIMEOUT, bins};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -26,9 +26,9 @@ fn boot(daemon: &DaemonProcess) -> String {
 
 /// Waits until the next run of the daemon serves. Connections that are open during the takeover are cut.
 #[track_caller]
-fn await_next(door: &Door, before: &str) {
-    until_true("the next one", PATIENCE, || {
-        door.try_get("/status").is_some_and(|told| told.status == 200 && told.json()["boot"] != before)
+fn await_next(endpoint: &Endpoint, before: &str) {
+    until_true("the next one", TEST_TIMEOUT, || {
+        endpoint.try_get("/status").is_some_and(|told| told.status == 200 && told.json()["boot"] != before)
     });
 }
 
@@ -46,7 +46,7 @@ fn the_daemon_notifies_the_service_manager_of_its_state() {
         let ready = manager.until("READY=1").pop().unwrap();
         assert!(ready.contains("STATUS=1 suite, 0 sessions"), "{ready}");
         // Once it reports READY, it serves.
-        assert_eq!(daemon.door().get("/ready").status, 200);
+        assert_eq!(daemon.endpoint().get("/ready").status, 200);
         let shim = home.shim();
         manager.until("STATUS=1 suite, 1 session");
         drop(shim);
@@ -54,7 +54,7 @@ fn the_daemon_notifies_the_service_manager_of_its_state() {
         manager.until("STATUS=2 suites, 0 sessions");
         daemon.signal(Signal::TERM);
         manager.until("STOPPING=1");
-        assert!(daemon.ended(PATIENCE).success());
+        assert!(daemon.ended(TEST_TIMEOUT).success());
         fs::remove_dir_all(home.config_folder().join("mcps/other")).unwrap();
     }
 }
@@ -71,23 +71,27 @@ fn watchdog_messages_stop_while_the_daemon_is_stopped() {
         manager.until("WATCHDOG=1");
     }
     daemon.signal(Signal::STOP);
-    until_true("it to stand still", PATIENCE, || {
+    until_true("it to stand still", TEST_TIMEOUT, || {
         fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap().contains(") T ")
     });
-    while manager.hear(Duration::from_millis(1)).is_some() {}
-    assert_eq!(manager.hear(Duration::from_secs(2)), None, "a thread that stands still sent something");
+    while manager.next_message(Duration::from_millis(1)).is_some() {}
+    assert_eq!(
+        manager.next_message(Duration::from_secs(2)),
+        None,
+        "a thread that stands still sent something"
+    );
     daemon.signal(Signal::CONT);
     manager.until("WATCHDOG=1");
     daemon.signal(Signal::TERM);
     manager.until("STOPPING=1");
-    assert!(daemon.ended(PATIENCE).success());
+    assert!(daemon.ended(TEST_TIMEOUT).success());
     // It ignores a watchdog that is meant for another process.
     let mut daemon = DaemonProcess::spawn_with_env(&home, &[env[0], env[1], ("WATCHDOG_PID", "1")]);
     manager.until("READY=1");
     daemon.signal(Signal::TERM);
     let heard = manager.until("STOPPING=1");
     assert!(!heard.iter().any(|said| said.contains("WATCHDOG")), "{heard:?}");
-    assert!(daemon.ended(PATIENCE).success());
+    assert!(daemon.ended(TEST_TIMEOUT).success());
 }
 
 #[test]
@@ -144,12 +148,12 @@ fn every_socket_that_is_handed_over_is_served() {
         if tcp_first {
             sockets.reverse();
         }
-        let daemon = handed(&home, &bins().switchboardd, &sockets, &[]).serving();
+        let daemon = start_with_sockets(&home, &bins().switchboardd, &sockets, &[]).serving();
         let address = daemon.tcp_address();
         assert_eq!(address.ip(), Ipv4Addr::LOCALHOST);
-        assert_eq!(Door::Tcp(address).get("/health").status, 200);
+        assert_eq!(Endpoint::Tcp(address).get("/health").status, 200);
         // The TCP door still needs the token.
-        assert_eq!(Door::Tcp(address).get("/hop/session").status / 100, 4);
+        assert_eq!(Endpoint::Tcp(address).get("/hop/session").status / 100, 4);
     }
     // It refuses sockets that other machines could reach, and descriptors that are not sockets.
     let home = Home::new();
@@ -158,8 +162,9 @@ fn every_socket_that_is_handed_over_is_served() {
     let null = fs::File::open("/dev/null").unwrap().into();
     for (other, why) in [(tcp("0.0.0.0:0"), "not a loopback address"), (null, "neither a unix stream socket")]
     {
-        let mut daemon = handed(&home, &bins().switchboardd, &[ours.try_clone().unwrap(), other], &[]);
-        assert_eq!(daemon.ended(PATIENCE).code(), Some(1), "{}", daemon.log());
+        let mut daemon =
+            start_with_sockets(&home, &bins().switchboardd, &[ours.try_clone().unwrap(), other], &[]);
+        assert_eq!(daemon.ended(TEST_TIMEOUT).code(), Some(1), "{}", daemon.log());
         assert!(daemon.log().contains(why) && daemon.log().contains("descriptor 4"), "{}", daemon.log());
     }
 }
@@ -171,7 +176,7 @@ fn sockets_handed_to_another_process_are_not_used() {
     // An activated program may leak these variables to what it starts; `LISTEN_PID` says they are not for us.
     let daemon = DaemonProcess::spawn_with_env(&home, &[("LISTEN_FDS", "1"), ("LISTEN_PID", "1")]);
     let mut daemon = daemon;
-    assert_eq!(daemon.ended(PATIENCE).code(), Some(1), "{}", daemon.log());
+    assert_eq!(daemon.ended(TEST_TIMEOUT).code(), Some(1), "{}", daemon.log());
     assert!(daemon.log().contains("already serves"), "{}", daemon.log());
     drop(activator);
 }
@@ -187,7 +192,7 @@ fn a_shim_never_binds_over_an_activated_socket() {
     for shim in &mut shims {
         shim.start_request("initialize", proto_tests::shim::INITIALIZE);
     }
-    assert!(activator.is_wanted(PATIENCE));
+    assert!(activator.is_wanted(TEST_TIMEOUT));
     // Longer than a shim waits before it would try something else.
     thread::sleep(Duration::from_secs(3));
     assert!(home.daemons().is_empty(), "{:#?}", home.daemons());
@@ -202,7 +207,7 @@ fn a_shim_never_binds_over_an_activated_socket() {
     for shim in &mut shims {
         shim.start_call("k", "echo", "{}");
     }
-    assert!(activator.is_wanted(PATIENCE));
+    assert!(activator.is_wanted(TEST_TIMEOUT));
     assert!(home.daemons().is_empty(), "{:#?}", home.daemons());
     let _daemon = activator.start(&home, &bins().switchboardd, &[]).serving();
     for shim in &mut shims {
@@ -260,14 +265,14 @@ fn restarts_and_upgrades_under_load_lose_nothing_and_run_nothing_twice() {
         // Every second restart also installs a new binary.
         for restart in 1..=5_u64 {
             let mark = restart * SHIMS * CALLS / 7;
-            until_true("load", PATIENCE * 4, || done.load(Ordering::Relaxed) >= mark);
+            until_true("load", TEST_TIMEOUT * 4, || done.load(Ordering::Relaxed) >= mark);
             if restart % 2 == 0 {
                 install(&bins().switchboardd, &program, &format!("version {restart}"));
             }
             let old = pid.load(Ordering::Relaxed);
             let daemon = rustix::process::Pid::from_raw(i32::try_from(old).unwrap()).unwrap();
             rustix::process::kill_process(daemon, Signal::TERM).unwrap();
-            until_true("another daemon", PATIENCE * 4, || pid.load(Ordering::Relaxed) != old);
+            until_true("another daemon", TEST_TIMEOUT * 4, || pid.load(Ordering::Relaxed) != old);
         }
         let failed = load.into_iter().filter_map(|load| load.join().err()).count();
         end.store(true, Ordering::Relaxed);
@@ -302,15 +307,17 @@ fn a_new_binary_takes_over_once_no_call_is_in_flight() {
     let notify = home.path().join("notify");
     let manager = Manager::at(&notify);
     let env = [("NOTIFY_SOCKET", notify.to_str().unwrap())];
-    let daemon = handed(&home, &program, &sockets, &env).serving();
+    let daemon = start_with_sockets(&home, &program, &sockets, &env).serving();
     manager.until("READY=1");
     let (pid, before, address) = (daemon.pid(), boot(&daemon), daemon.tcp_address());
     let mut shim = home.shim();
     let slow = shim.start_call("k", "slow", r#"{"ms":9000}"#);
-    until_true("the call", PATIENCE, || shim.call("k", "received", "{}").contains("9000"));
+    until_true("the call", TEST_TIMEOUT, || shim.call("k", "received", "{}").contains("9000"));
     install(&bins().switchboardd, &program, "another version");
     // While busy, the daemon keeps running and reports the pending restart.
-    until_true("the new version to be noticed", PATIENCE, || !daemon.status()["restartPending"].is_null());
+    until_true("the new version to be noticed", TEST_TIMEOUT, || {
+        !daemon.status()["restartPending"].is_null()
+    });
     let status = daemon.status();
     assert_eq!(status["restartPending"]["version"], env!("CARGO_PKG_VERSION"), "{status}");
     assert!(status["restartPending"]["problem"].is_null(), "{status}");
@@ -319,7 +326,7 @@ fn a_new_binary_takes_over_once_no_call_is_in_flight() {
     // Once idle, it executes the new program, with the same process id and sockets.
     let heard = manager.until("READY=1");
     assert!(!heard.iter().any(|said| said.contains("STOPPING")), "{heard:?}");
-    await_next(&daemon.door(), &before);
+    await_next(&daemon.endpoint(), &before);
     assert_eq!(daemon.status()["pid"], pid);
     match fs::metadata(format!("/proc/{pid}/exe")) {
         Ok(running) => assert_eq!(running.ino(), fs::metadata(&program).unwrap().ino()),
@@ -328,7 +335,7 @@ fn a_new_binary_takes_over_once_no_call_is_in_flight() {
     }
     assert!(daemon.status()["restartPending"].is_null());
     assert_eq!(daemon.tcp_address(), address);
-    assert_eq!(Door::Tcp(address).get("/health").status, 200);
+    assert_eq!(Endpoint::Tcp(address).get("/health").status, 200);
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
     assert!(structured(&shim.call("k", "env", "{}")).get("LISTEN_FDS_FIRST_FD").is_none());
 }
@@ -341,11 +348,11 @@ fn a_daemon_started_by_a_shim_is_replaced_too() {
     let mut shim = Shim::start_program(&home, &bin.join("switchboard"));
     shim.initialize();
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
-    let door = Door::unix(&home.socket());
-    let told = || door.get("/status").json();
+    let endpoint = Endpoint::unix(&home.socket());
+    let told = || endpoint.get("/status").json();
     let before = told();
     install(&bins().switchboardd, &bin.join("switchboardd"), "another version");
-    await_next(&door, before["boot"].as_str().unwrap());
+    await_next(&endpoint, before["boot"].as_str().unwrap());
     assert_eq!(told()["pid"], before["pid"]);
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
     // A stopped daemon stays stopped, even if a new binary is installed.
@@ -361,14 +368,14 @@ fn the_successor_listens_at_the_address_of_the_current_config() {
     let bin = installed(&home);
     let mut shim = Shim::start_program(&home, &bin.join("switchboard"));
     shim.initialize();
-    let told = || Door::unix(&home.socket()).get("/status").json();
+    let told = || Endpoint::unix(&home.socket()).get("/status").json();
     let before = told();
     let address = before["whereabouts"]["tcp"].as_str().unwrap();
     assert!(TcpStream::connect(address).is_ok(), "{before}");
     listen("off");
     install(&bins().switchboardd, &bin.join("switchboardd"), "another version");
-    until_true("the port to be free", PATIENCE, || TcpStream::connect(address).is_err());
-    await_next(&Door::unix(&home.socket()), before["boot"].as_str().unwrap());
+    until_true("the port to be free", TEST_TIMEOUT, || TcpStream::connect(address).is_err());
+    await_next(&Endpoint::unix(&home.socket()), before["boot"].as_str().unwrap());
     let after = told();
     assert!(after["whereabouts"]["tcp"].is_null() && after["boot"] != before["boot"], "{after}");
     assert!(home.command(&["stop"]).status.success());
@@ -385,7 +392,7 @@ fn a_broken_binary_does_not_take_over() {
     let script = home.write("broken", "#!/bin/sh\nexit 7\n");
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     install(&script, &program, "");
-    until_true("the problem", PATIENCE, || daemon.status()["restartPending"]["problem"].is_string());
+    until_true("the problem", TEST_TIMEOUT, || daemon.status()["restartPending"]["problem"].is_string());
     let status = daemon.status();
     assert!(status["restartPending"]["problem"].as_str().unwrap().contains("exit status: 7"), "{status}");
     assert_eq!(boot(&daemon), before);
@@ -401,7 +408,7 @@ fn a_broken_binary_does_not_take_over() {
     }
     // A working binary takes over again.
     install(&bins().switchboardd, &program, "mended");
-    await_next(&daemon.door(), &before);
+    await_next(&daemon.endpoint(), &before);
 }
 
 /// A request that stays open as long as its host does (from a shim or over HTTP) does not delay the takeover.
@@ -412,14 +419,15 @@ fn listen_requests_do_not_delay_a_new_binary() {
     let bin = installed(&home);
     let mut shim = Shim::start_program(&home, &bin.join("switchboard"));
     let listen = json!({"notifications": {"toolsListChanged": true}});
-    shim.start_request("subscriptions/listen", &dressed(&listen).to_string());
+    shim.start_request("subscriptions/listen", &with_meta(&listen).to_string());
     shim.notification("notifications/subscriptions/acknowledged");
-    let door = Door::unix(&home.socket());
-    let mut heard = ModernHost::new(door.clone(), "/mcp").post(&json!("l"), "subscriptions/listen", &listen);
+    let endpoint = Endpoint::unix(&home.socket());
+    let mut heard =
+        ModernHost::new(endpoint.clone(), "/mcp").post(&json!("l"), "subscriptions/listen", &listen);
     assert_eq!(heard.message()["method"], "notifications/subscriptions/acknowledged");
-    let before = door.get("/status").json();
+    let before = endpoint.get("/status").json();
     install(&bins().switchboardd, &bin.join("switchboardd"), "another version");
-    await_next(&door, before["boot"].as_str().unwrap());
+    await_next(&endpoint, before["boot"].as_str().unwrap());
     // The host over HTTP gets the result of its listen request; the shim has repeated its own, and is
     // notified.
     assert_eq!(heard.last()["result"]["resultType"], "complete");

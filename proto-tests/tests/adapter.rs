@@ -7,18 +7,18 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::thread;
 
-use proto_tests::conformance::{Served, adapter, forwarder};
-use proto_tests::wait::{PATIENCE, until_true};
-use proto_tests::{Door, Request};
+use proto_tests::conformance::{FrontServer, adapter, forwarder};
+use proto_tests::wait::{TEST_TIMEOUT, until_true};
+use proto_tests::{Endpoint, Request};
 use serde_json::{Value, json};
 
 const ADAPTER: &str = env!("CARGO_BIN_EXE_stdio-adapter");
 const CHILD: &str = env!("CARGO_BIN_EXE_era-child");
 
-fn serve(era: &str) -> (Served, Door) {
+fn serve(era: &str) -> (FrontServer, Endpoint) {
     let served = adapter(Path::new(ADAPTER), &[CHILD, "--era", era]).unwrap();
-    let door = Door::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, served.port())));
-    (served, door)
+    let endpoint = Endpoint::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, served.port())));
+    (served, endpoint)
 }
 
 fn post(message: &Value) -> Request {
@@ -42,11 +42,11 @@ fn modern(id: u32, tool: &str, arguments: &Value) -> Request {
 struct Events(BufReader<TcpStream>);
 
 impl Events {
-    fn open(door: &Door, request: &Request) -> Self {
-        let Door::Tcp(address) = door else { unreachable!("the adapter listens on TCP") };
+    fn open(endpoint: &Endpoint, request: &Request) -> Self {
+        let Endpoint::Tcp(address) = endpoint else { unreachable!("the adapter listens on TCP") };
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(&request.bytes(&door.host())).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.write_all(&request.bytes(&endpoint.host())).unwrap();
         Self(BufReader::new(stream))
     }
 
@@ -64,35 +64,35 @@ impl Events {
 
 #[test]
 fn a_legacy_question_comes_on_the_stream_of_its_call() {
-    let (_served, door) = serve("legacy");
+    let (_served, endpoint) = serve("legacy");
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
         "clientInfo": {"name": "test", "version": "1"}});
     let opened =
-        door.send(&post(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})));
+        endpoint.send(&post(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})));
     let session = opened.header("mcp-session-id").expect("a session").to_owned();
     let in_session = |message: Value| post(&message).header("Mcp-Session-Id", &session);
 
     let call = json!({"name": "test_elicitation", "arguments": {"message": "Who?"}});
     let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call});
-    let mut events = Events::open(&door, &in_session(call));
+    let mut events = Events::open(&endpoint, &in_session(call));
     let question = events.next();
     assert_eq!(question["method"], "elicitation/create");
-    let ping = door.send(&in_session(json!({"jsonrpc": "2.0", "id": 3, "method": "ping"})));
+    let ping = endpoint.send(&in_session(json!({"jsonrpc": "2.0", "id": 3, "method": "ping"})));
     assert_eq!(ping.json()["result"], json!({}), "a call that waits holds up nobody");
     let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}});
-    assert_eq!(door.send(&in_session(answer)).status, 202);
+    assert_eq!(endpoint.send(&in_session(answer)).status, 202);
     assert_eq!(events.next()["id"], 2);
 
     let delete = Request::new("DELETE", "/mcp").header("Mcp-Session-Id", &session);
-    assert_eq!(door.send(&delete).status, 204);
-    assert_eq!(door.send(&delete).status, 404);
+    assert_eq!(endpoint.send(&delete).status, 204);
+    assert_eq!(endpoint.send(&delete).status, 404);
 }
 
 #[test]
 fn two_modern_clients_may_use_the_same_ids_and_tokens() {
-    let (_served, door) = serve("modern");
+    let (_served, endpoint) = serve("modern");
     let mut streams: Vec<_> =
-        (0..2).map(|_| Events::open(&door, &modern(1, "test_tool_with_progress", &json!({})))).collect();
+        (0..2).map(|_| Events::open(&endpoint, &modern(1, "test_tool_with_progress", &json!({})))).collect();
     for events in &mut streams {
         for progress in [0, 50, 100] {
             let heard = events.next();
@@ -105,19 +105,19 @@ fn two_modern_clients_may_use_the_same_ids_and_tokens() {
 
 #[test]
 fn a_modern_client_that_disconnects_cancels_its_request() {
-    let (_served, door) = serve("modern");
-    let report = |door: &Door| {
-        door.send(&modern(1, "test_report", &json!({}))).json()["result"]["structuredContent"]["cancelled"]
+    let (_served, endpoint) = serve("modern");
+    let report = |endpoint: &Endpoint| {
+        endpoint.send(&modern(1, "test_report", &json!({}))).json()["result"]["structuredContent"]["cancelled"]
             .clone()
     };
-    assert_eq!(report(&door), 0);
-    let mut connection = door.connect().unwrap();
-    connection.write(&modern(2, "test_wait", &json!({"seconds": 600})).bytes(&door.host()));
+    assert_eq!(report(&endpoint), 0);
+    let mut connection = endpoint.connect().unwrap();
+    connection.write(&modern(2, "test_wait", &json!({"seconds": 600})).bytes(&endpoint.host()));
     // The adapter must have read the request before its client goes away.
-    let mut other = Events::open(&door, &modern(3, "test_tool_with_progress", &json!({})));
+    let mut other = Events::open(&endpoint, &modern(3, "test_tool_with_progress", &json!({})));
     other.next();
     drop(connection);
-    until_true("the call is cancelled", PATIENCE, || report(&door) == 1);
+    until_true("the call is cancelled", TEST_TIMEOUT, || report(&endpoint) == 1);
 }
 
 #[test]
@@ -129,12 +129,12 @@ fn the_forwarder_adds_the_token_and_changes_nothing_else() {
     let served = forwarder(Path::new(ADAPTER), target, token.path()).unwrap();
     let heads = thread::spawn(move || [head(&behind), head(&behind)]);
 
-    let door = Door::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, served.port())));
-    assert_eq!(door.get("/mcp/x?y").status, 204);
+    let endpoint = Endpoint::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, served.port())));
+    assert_eq!(endpoint.get("/mcp/x?y").status, 204);
     let evil = Request::new("GET", "/")
         .header("Host", "evil.example.com")
         .header("Origin", "http://evil.example.com");
-    assert_eq!(door.send(&evil).status, 204);
+    assert_eq!(endpoint.send(&evil).status, 204);
 
     let [ours, evil] = heads.join().unwrap();
     assert!(ours.starts_with("GET /mcp/x?y HTTP/1.1"), "{ours}");

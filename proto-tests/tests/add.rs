@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Home, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 /// The command's output on both streams, after checking its exit code.
@@ -52,7 +52,7 @@ fn a_server_is_usable_once_added_and_gone_once_removed() {
     assert_eq!(told, format!("removed `kid` from {}\n", file(&home, "kid").display()));
     assert!(!file(&home, "kid").parent().unwrap().exists());
     assert_eq!(daemon.status()["suites"], json!([]));
-    until_true("its child to go", PATIENCE, || home.children().is_empty());
+    until_true("its child to go", TEST_TIMEOUT, || home.children().is_empty());
 }
 
 #[test]

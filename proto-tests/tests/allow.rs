@@ -7,7 +7,7 @@ use std::path::Path;
 use proto_tests::shim::structured;
 use proto_tests::terminal::Screen;
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Terminal, bins};
+use proto_tests::{DaemonProcess, Home, Project, TEST_TIMEOUT, Terminal, bins};
 use serde_json::{Value, json};
 
 fn trust_file(home: &Home) -> std::path::PathBuf {
@@ -183,7 +183,7 @@ fn allow_is_refused_without_a_terminal_or_when_run_by_an_agent() {
     }
     assert!(!trust_file(&home).exists());
     // Denying needs no terminal.
-    home.order(&["deny", "k"]);
+    home.run_ok(&["deny", "k"]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn the_list_shows_allowed_denied_and_waiting_servers() {
     project.allow();
     project.child("no", &["v1"]);
     project.child("waiting", &["v1"]);
-    home.order(&["deny", "no"]);
+    home.run_ok(&["deny", "no"]);
     let told = home.command(&["allow", "--list"]);
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     let line = |start: &str| told.lines().any(|line| line.starts_with(start));
@@ -287,21 +287,23 @@ fn a_trusted_root_allows_only_what_is_inside_it() {
     let mut shim = inside.mute_shim();
     assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
     inside.child("k", &["v2"]);
-    until_true("the new version", PATIENCE, || structured(&shim.call("k", "where", "{}"))["args"][2] == "v2");
+    until_true("the new version", TEST_TIMEOUT, || {
+        structured(&shim.call("k", "where", "{}"))["args"][2] == "v2"
+    });
     drop((shim, daemon));
     home.config(&json!({"trust": {"roots": [root]}}));
     let daemon = home.daemon();
     check(&daemon);
     // What the user decided about one server takes precedence over a trusted root.
-    home.order(&["deny", inside.path().join("mcps/k/.mcp.json").to_str().unwrap()]);
+    home.run_ok(&["deny", inside.path().join("mcps/k/.mcp.json").to_str().unwrap()]);
     assert_eq!(daemon.suite_from(inside.path(), "k"), Value::Null);
     home.config(&json!({"trust": {"roots": ["relative"]}}));
     assert_eq!(home.command(&["reload"]).status.code(), Some(1));
     home.config(&json!({}));
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert_eq!(daemon.suite_from(nested.path(), "k")["state"], "held");
     // A workspace cannot declare itself trusted.
     beside.config(&json!({"trust": {"roots": [beside.path()]}}));
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert_eq!(daemon.suite_from(beside.path(), "k")["state"], "held");
 }

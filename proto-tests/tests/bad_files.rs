@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use proto_tests::wait::{until, until_true};
-use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 /// Time limit for reading these files, generous because the machine may be busy.
@@ -136,14 +136,14 @@ fn the_daemon_reports_each_bad_file_and_serves_the_others() {
     }
     // A reload is as quick.
     let start = Instant::now();
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
     // Each file can be fixed on its own.
     let mended = place(&home, "pipe");
     fs::remove_file(&mended).unwrap();
     home.child("pipe", &["echo"]);
-    until_true("the mended file", PATIENCE, || problems(&daemon).len() == BAD.len() - 1);
-    until_true("its suite", PATIENCE, || shim.call("pipe", "echo", "{}").contains("\"ok\":true"));
+    until_true("the mended file", TEST_TIMEOUT, || problems(&daemon).len() == BAD.len() - 1);
+    until_true("its suite", TEST_TIMEOUT, || shim.call("pipe", "echo", "{}").contains("\"ok\":true"));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_file_that_becomes_invalid_leaves_its_server_running() {
         (bad.make)(&draft);
         fs::rename(&draft, &file).unwrap();
         let expect = format!("mcps/kid/.mcp.json{}", bad.says);
-        until_true(&expect, PATIENCE, || {
+        until_true(&expect, TEST_TIMEOUT, || {
             let told = problems(&daemon);
             told.len() == 1
                 && told[0].contains(&expect)
@@ -172,18 +172,20 @@ fn a_file_that_becomes_invalid_leaves_its_server_running() {
     }
     // A deleted file takes its server with it.
     fs::remove_file(&file).unwrap();
-    until_true("the server to go", PATIENCE, || problems(&daemon).is_empty() && home.children().is_empty());
+    until_true("the server to go", TEST_TIMEOUT, || {
+        problems(&daemon).is_empty() && home.children().is_empty()
+    });
     text(&file, &good);
-    until_true("the server to come back", PATIENCE, || {
+    until_true("the server to come back", TEST_TIMEOUT, || {
         shim.call("kid", "echo", "{}").contains("\"ok\":true")
     });
     text(&file, r#"{"name": "kid", "command": {"cmd": "switchboardd"}}"#);
-    until_true("the entry to be refused", PATIENCE, || {
+    until_true("the entry to be refused", TEST_TIMEOUT, || {
         problems(&daemon).iter().any(|told| told.contains("itself; its last good version goes on"))
     });
     assert!(shim.call("kid", "echo", "{}").contains("\"ok\":true"));
     text(&file, &good);
-    until_true("all to be well", PATIENCE, || problems(&daemon).is_empty());
+    until_true("all to be well", TEST_TIMEOUT, || problems(&daemon).is_empty());
     assert!(shim.call("other", "echo", "{}").contains("\"ok\":true"));
 }
 
@@ -197,7 +199,7 @@ fn a_workspace_cannot_link_to_files_outside_itself() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     shim.request("tools/list", "{}");
-    let status = until("the workspace", PATIENCE, || {
+    let status = until("the workspace", TEST_TIMEOUT, || {
         let status = daemon.status().to_string();
         status.contains("leads out of").then_some(status)
     });
@@ -234,7 +236,7 @@ fn an_unreadable_file_is_reported() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(said.contains(".mcp.json: cannot be read: Permission denied"), "{said}");
     let mut daemon = nobody(&home).args(["--listen", "off"]).stderr(Stdio::null()).spawn().unwrap();
-    let status: Value = until("the daemon's status", PATIENCE, || {
+    let status: Value = until("the daemon's status", TEST_TIMEOUT, || {
         let output = as_nobody(&home, &["status", "--json"]);
         serde_json::from_slice(&output.stdout).ok().filter(|_| output.status.success())
     });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::kind_of;
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Home, PATIENCE, Shim, procs};
+use proto_tests::{Home, Shim, TEST_TIMEOUT, procs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn a_manual_restart_closes_the_circuit() {
     home.definition("k", &json!({"mcpServers": {"k": home.entry(&script, &[], &[])}}).to_string());
     let daemon = home.daemon();
     let mut shim = home.shim();
-    until_true("the circuit to open", PATIENCE, || {
+    until_true("the circuit to open", TEST_TIMEOUT, || {
         shim.call("k", "echo", "{}");
         daemon.suite("k")["state"] == "resting"
     });
@@ -84,7 +84,7 @@ fn a_manual_restart_closes_the_circuit() {
     let answer = shim.call("k", "echo", "{}");
     assert_eq!(kind_of(&answer).as_deref(), Some("child_resting"), "{answer}");
     assert!(answer.contains("no licence"), "{answer}");
-    home.order(&["restart", "k"]);
+    home.run_ok(&["restart", "k"]);
     let answer = shim.call("k", "echo", "{}");
     assert!(is_ok(&answer), "{answer}");
     assert_eq!(daemon.suite("k")["state"], "ready");
@@ -115,7 +115,7 @@ fn a_child_killed_by_a_signal_is_restarted_every_time() {
     for round in 1..=12 {
         let pid = shim.pid_of("k");
         let hanging = shim.start_call("k", "hang", "{}");
-        until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+        until_true("the call", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 1);
         signal(pid, Signal::KILL);
         let answer = shim.answer_to(&hanging.to_string());
         assert!(answer.contains("signal 9"), "round {round}: {answer}");
@@ -147,7 +147,7 @@ fn a_child_that_crashes_at_every_call_opens_the_circuit() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     let begin = Instant::now();
-    until_true("the circuit to open", PATIENCE, || {
+    until_true("the circuit to open", TEST_TIMEOUT, || {
         shim.call("k", "echo", "{}");
         daemon.suite("k")["state"] == "resting"
     });
@@ -182,13 +182,13 @@ fn all_64_calls_in_flight_are_answered_when_their_child_is_killed() {
                     .collect()
             })
             .collect();
-        until_true("64 in flight", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 64);
+        until_true("64 in flight", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 64);
         let killed = Instant::now();
         signal(pid, Signal::KILL);
         for (shim, ids) in shims.iter_mut().zip(&ids) {
             for id in ids {
                 let answer = shim
-                    .answer_within(&id.to_string(), PATIENCE)
+                    .answer_within(&id.to_string(), TEST_TIMEOUT)
                     .unwrap_or_else(|| panic!("round {round}: {id} was never answered"));
                 told.push(killed.elapsed());
                 assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
@@ -245,8 +245,8 @@ fn a_stopped_child_times_out_its_own_callers_only() {
     assert!(asked.elapsed() >= Duration::from_secs(3));
     assert!(asked.elapsed() < Duration::from_secs(15), "{:?}", asked.elapsed());
     // A ping that stays unanswered for 5 s ends the child.
-    until_true("the stopped child to be replaced", PATIENCE, || !procs::alive(pid));
-    let next = until("another one", PATIENCE, || {
+    until_true("the stopped child to be replaced", TEST_TIMEOUT, || !procs::alive(pid));
+    let next = until("another one", TEST_TIMEOUT, || {
         let answer = shim.call("k", "where", "{}");
         answer.contains("\"pid\"").then(|| shim.pid_of("k"))
     });
@@ -266,7 +266,7 @@ fn a_busy_child_that_answers_pings_is_kept() {
     assert_eq!(kind_of(&answer).as_deref(), Some("rpc_timeout"), "{answer}");
     // Longer than the 5 s that a ping may take.
     let begin = Instant::now();
-    until_true("six seconds", PATIENCE, || {
+    until_true("six seconds", TEST_TIMEOUT, || {
         assert!(is_ok(&shim.call("k", "echo", "{}")));
         begin.elapsed() > Duration::from_secs(6)
     });
@@ -284,8 +284,8 @@ fn a_child_that_stops_reading_is_replaced() {
     shim.call("k", "stop-reading", "{}");
     let answer = shim.call("k", "echo", "{}");
     assert_eq!(kind_of(&answer).as_deref(), Some("rpc_timeout"), "{answer}");
-    until_true("it to be replaced", PATIENCE, || !procs::alive(pid));
-    until_true("the next to serve", PATIENCE, || is_ok(&shim.call("k", "echo", "{}")));
+    until_true("it to be replaced", TEST_TIMEOUT, || !procs::alive(pid));
+    until_true("the next to serve", TEST_TIMEOUT, || is_ok(&shim.call("k", "echo", "{}")));
 }
 
 // --- slow starts ---
@@ -347,7 +347,7 @@ fn a_call_that_waits_too_long_for_a_start_gets_a_retry_advice() {
     assert!(answer.contains("still starting") && answer.contains("call again"), "{answer}");
     assert!(answer.contains("\"isError\":true"), "a result that a model can mend: {answer}");
     assert_eq!(daemon.suite("x")["state"], "starting", "the start goes on");
-    until_true("it to be ready", PATIENCE, || daemon.suite("x")["state"] == "ready");
+    until_true("it to be ready", TEST_TIMEOUT, || daemon.suite("x")["state"] == "ready");
     assert!(is_ok(&shim.call("x", "echo", "{}")));
     assert_eq!(daemon.starts("x"), 1);
 }

@@ -4,14 +4,14 @@
 
 use std::time::{Duration, Instant};
 
-use proto_tests::far::{Asked, Back, Far, legacy};
+use proto_tests::scripted_server::{RecordedRequest, Responder, ScriptedServer, legacy};
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, bins, procs};
+use proto_tests::{DaemonProcess, Home, Shim, TEST_TIMEOUT, bins, procs};
 use serde_json::{Value, json};
 
 /// Limit for a refusal after the 5 s that a start waits for room; generous for a busy machine.
-const PATIENT: Duration = Duration::from_secs(15);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Limit for a refusal without waiting.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
@@ -30,7 +30,7 @@ fn is_ok(answer: &str) -> bool {
 
 #[track_caller]
 fn busy(daemon: &DaemonProcess, child: &str, calls: u64) {
-    until_true("the calls to be under way", PATIENCE, || {
+    until_true("the calls to be under way", TEST_TIMEOUT, || {
         daemon.suite(child)["children"][0]["inFlight"] == calls
     });
 }
@@ -89,7 +89,7 @@ fn a_start_is_refused_after_a_wait_if_all_children_are_busy() {
     assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
     assert!(answer.contains("budget.children") && answer.contains("`c`"), "{answer}");
     assert!(took >= Duration::from_secs(4), "it did not wait for room: {took:?}");
-    assert!(took < PATIENT, "{took:?}");
+    assert!(took < REFUSAL_TIMEOUT, "{took:?}");
     assert_eq!(daemon.pids("c").len(), 0);
     // A refusal for lack of room is no failure of the child: the circuit stays closed and there is no
     // back-off.
@@ -110,7 +110,7 @@ fn a_waiting_start_gets_room_as_soon_as_a_child_is_idle() {
     let asked = Instant::now();
     let answer = shim.call("b", "echo", "{}");
     assert!(is_ok(&answer), "`a` was idle after 1.5 s: {answer}");
-    assert!(asked.elapsed() < PATIENT, "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < REFUSAL_TIMEOUT, "{:?}", asked.elapsed());
     assert!(is_ok(&shim.answer_to(&slow.to_string())));
 }
 
@@ -134,7 +134,7 @@ fn a_start_waits_for_a_child_that_is_still_starting() {
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let first = shim.start_call("a", "echo", "{}");
-    until_true("its start", PATIENCE, || !home.children().is_empty());
+    until_true("its start", TEST_TIMEOUT, || !home.children().is_empty());
     let answer = shim.call("b", "echo", "{}");
     assert!(is_ok(&answer), "{answer}");
     assert!(is_ok(&shim.answer_to(&first.to_string())));
@@ -210,7 +210,7 @@ fn spares_evict_no_child() {
     let a = shim.pid_of("a");
     let s = shim.pid_of("s");
     let begin = Instant::now();
-    until_true("a while", PATIENCE, || begin.elapsed() > Duration::from_secs(1));
+    until_true("a while", TEST_TIMEOUT, || begin.elapsed() > Duration::from_secs(1));
     assert!(procs::alive(a) && procs::alive(s));
     assert_eq!(daemon.pids("s"), [s]);
     assert_eq!(home.children().len(), 2);
@@ -223,7 +223,7 @@ fn a_reload_changes_the_budget() {
     let mut shim = home.shim();
     shim.pid_of("a");
     home.config(&json!({"budget": {"children": 2}}));
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     shim.pid_of("b");
     assert_eq!(daemon.status()["budget"]["running"], 2);
 }
@@ -250,7 +250,7 @@ fn stays_while_it_is_followed(home: &Home, child: &str, uri: &str) {
         let asked = Instant::now();
         let answer = shim.call("b", "echo", "{}");
         assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
-        assert!(asked.elapsed() < PATIENT, "{:?}", asked.elapsed());
+        assert!(asked.elapsed() < REFUSAL_TIMEOUT, "{:?}", asked.elapsed());
     }
     assert_eq!(daemon.starts(child), 1, "{}", daemon.log());
     assert!(!daemon.log().contains("stopped to make room"), "{}", daemon.log());
@@ -272,18 +272,20 @@ fn a_child_with_subscribers_is_not_evicted() {
 
 #[test]
 fn a_remote_child_with_subscribers_is_not_evicted() {
-    let far = Far::start(|asked: &Asked, back: &mut Back| match asked.what().as_str() {
-        "initialize" => {
-            let hello = json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "far", "version": "1"},
+    let far = ScriptedServer::start(|asked: &RecordedRequest, back: &mut Responder| {
+        match asked.what().as_str() {
+            "initialize" => {
+                let hello = json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "far", "version": "1"},
                 "capabilities": {"tools": {}, "resources": {"subscribe": true}}});
-            back.json_with(200, &[("Mcp-Session-Id", "s1")], &asked.result(&hello));
+                back.json_with(200, &[("Mcp-Session-Id", "s1")], &asked.result(&hello));
+            }
+            "resources/list" => {
+                back.json(200, &asked.result(&json!({"resources": [{"uri": "u:1", "name": "one"}]})));
+            }
+            "resources/templates/list" => back.json(200, &asked.result(&json!({"resourceTemplates": []}))),
+            "resources/subscribe" | "resources/unsubscribe" => back.json(200, &asked.result(&json!({}))),
+            _ => legacy(asked, back),
         }
-        "resources/list" => {
-            back.json(200, &asked.result(&json!({"resources": [{"uri": "u:1", "name": "one"}]})));
-        }
-        "resources/templates/list" => back.json(200, &asked.result(&json!({"resourceTemplates": []}))),
-        "resources/subscribe" | "resources/unsubscribe" => back.json(200, &asked.result(&json!({}))),
-        _ => legacy(asked, back),
     });
     let home = Home::new();
     home.definition("far", &json!({"mcpServers": {"far": {"type": "http", "url": far.url()}}}).to_string());
@@ -302,16 +304,16 @@ fn a_child_with_subscribers_is_restarted_without_evicting_another() {
     let _follower = follow(&home, "era", "test://watched-resource");
     // The smaller budget has no room for both.
     home.config(&json!({"budget": {"children": 1}}));
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     let era = rustix::process::Pid::from_raw(daemon.pids("era")[0]).unwrap();
     rustix::process::kill_process(era, rustix::process::Signal::KILL).unwrap();
-    until_true("it to be gone", PATIENCE, || daemon.pids("era").is_empty());
+    until_true("it to be gone", TEST_TIMEOUT, || daemon.pids("era").is_empty());
     let begin = Instant::now();
-    until_true("a while", PATIENCE, || begin.elapsed() > Duration::from_secs(2));
+    until_true("a while", TEST_TIMEOUT, || begin.elapsed() > Duration::from_secs(2));
     assert!(procs::alive(b) && daemon.pids("era").is_empty(), "{}", daemon.log());
     home.config(&json!({"budget": {"children": 2}}));
-    home.order(&["reload"]);
-    until_true("it to come back without a call", PATIENCE, || daemon.pids("era").len() == 1);
+    home.run_ok(&["reload"]);
+    until_true("it to come back without a call", TEST_TIMEOUT, || daemon.pids("era").len() == 1);
     assert!(procs::alive(b));
 }
 
@@ -319,7 +321,7 @@ fn a_child_with_subscribers_is_restarted_without_evicting_another() {
 
 #[test]
 fn the_memory_limit_does_not_apply_to_remote_children() {
-    let far = Far::start(legacy);
+    let far = ScriptedServer::start(legacy);
     let home = home_with(&["glutton", "b"], &json!({"budget": {"memoryMb": 100}}));
     for name in ["far", "near"] {
         let entry = json!({"type": "http", "url": format!("{}?{name}", far.url())});
@@ -355,9 +357,9 @@ fn an_idle_child_over_the_memory_limit_is_evicted_for_a_start() {
     let used = daemon.status()["budget"]["usedMb"].as_u64().unwrap();
     assert!((150..300).contains(&used), "{used} MiB");
     assert!(is_ok(&shim.call("b", "echo", "{}")));
-    until_true("the glutton to go", PATIENCE, || !procs::alive(glutton));
+    until_true("the glutton to go", TEST_TIMEOUT, || !procs::alive(glutton));
     // The status measures memory at most once a second.
-    until_true("its memory to be free", PATIENCE, || {
+    until_true("its memory to be free", TEST_TIMEOUT, || {
         daemon.status()["budget"]["usedMb"].as_u64() < Some(120)
     });
 }
@@ -371,7 +373,7 @@ fn memory_of_grandchildren_counts() {
     let alone = daemon.status()["budget"]["usedMb"].as_u64().unwrap();
     let pids = structured(&shim.call("a", "fork", "{}"))["pids"].as_array().unwrap().len();
     assert_eq!(pids, 5);
-    until_true("all of them to be weighed", PATIENCE, || {
+    until_true("all of them to be weighed", TEST_TIMEOUT, || {
         let of_tree: u64 =
             procs::descendants(daemon.pid()).iter().map(|process| procs::pss_kib(process.pid)).sum();
         let used = daemon.status()["budget"]["usedMb"].as_u64().unwrap();
@@ -391,7 +393,7 @@ fn a_start_over_the_memory_limit_is_refused_if_all_are_busy() {
     let answer = other.call("b", "echo", "{}");
     assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
     assert!(answer.contains("budget.memoryMb") && answer.contains("100"), "{answer}");
-    assert!(asked.elapsed() < PATIENT, "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < REFUSAL_TIMEOUT, "{:?}", asked.elapsed());
     assert!(is_ok(&shim.answer_to(&held.to_string())));
 }
 
@@ -403,5 +405,5 @@ fn an_idle_child_that_exceeds_the_memory_limit_is_evicted() {
     let pid = shim.pid_of("glutton");
     assert!(is_ok(&shim.call("glutton", "eat", r#"{"mb":130}"#)));
     // The budget is checked every 10 s.
-    until_true("it to go", PATIENCE, || !procs::alive(pid));
+    until_true("it to go", TEST_TIMEOUT, || !procs::alive(pid));
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use proto_tests::terminal::Terminal;
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Home, TEST_TIMEOUT, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -135,12 +135,12 @@ fn an_interrupted_call_is_cancelled_in_the_server() {
     let mut shim = home.shim();
     let call = started(&home, &["call", "kid", "hang"]);
     let received = |shim: &mut proto_tests::Shim| shim.call("kid", "received", "{}");
-    until_true("the call", PATIENCE, || received(&mut shim).contains(r#"\"name\":\"hang\""#));
+    until_true("the call", TEST_TIMEOUT, || received(&mut shim).contains(r#"\"name\":\"hang\""#));
     kill_process(Pid::from_raw(call.id().cast_signed()).unwrap(), Signal::INT).unwrap();
     let output = call.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(stderr(&output).contains("cancelled"), "{output:?}");
-    until_true("the cancel", PATIENCE, || received(&mut shim).contains("notifications/cancelled"));
+    until_true("the cancel", TEST_TIMEOUT, || received(&mut shim).contains("notifications/cancelled"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use proto_tests::bins::bins;
 use proto_tests::shim::{ShimOptions, structured, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Shim};
+use proto_tests::{DaemonProcess, Home, Shim, TEST_TIMEOUT};
 use serde_json::{Value, json};
 
 fn home_with(pool: &Value) -> Home {
@@ -34,7 +34,7 @@ fn reply(shim: &mut Shim, question: &Value, result: &Value) {
 
 #[track_caller]
 fn in_flight(daemon: &DaemonProcess, calls: u64) {
-    until_true("the calls to be under way", PATIENCE, || {
+    until_true("the calls to be under way", TEST_TIMEOUT, || {
         let suite = daemon.suite("k");
         let children = suite["children"].as_array().unwrap().clone();
         children.iter().map(|child| child["inFlight"].as_u64().unwrap()).sum::<u64>() == calls
@@ -92,7 +92,7 @@ fn a_sessions_own_child_gets_its_hosts_roots() {
     // A change is forwarded to that host's child only.
     shims[0].send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     let [first, second] = &mut shims;
-    until_true("the news", PATIENCE, || {
+    until_true("the news", TEST_TIMEOUT, || {
         structured(&first.call("k", "received", "{}")).to_string().contains("roots/list_changed")
     });
     assert!(!structured(&second.call("k", "received", "{}")).to_string().contains("roots/list_changed"));
@@ -188,12 +188,12 @@ fn a_host_that_answers_roots_list_late_is_served_without_roots_and_then_with_the
     assert_eq!(text_of(&shim.answer_to(&id.to_string())), "none yet");
     // After 30 s the daemon answers the child with an empty list, and the child continues.
     let mut folders = || text_of(&shim.call("k", "folders", "{}"));
-    until_true("word that there are no roots", 3 * PATIENCE, || folders().contains(r#""roots":[]"#));
+    until_true("word that there are no roots", 3 * TEST_TIMEOUT, || folders().contains(r#""roots":[]"#));
     // The host's request is not cancelled, so the host may still ask its user.
     assert!(shim.take_notifications().is_empty());
     reply(&mut shim, &question, &json!({"roots": [{"uri": "file:///of/the/host"}]}));
     let mut folders = || text_of(&shim.call("k", "folders", "{}"));
-    until_true("the roots of the host", PATIENCE, || folders().contains("file:///of/the/host"));
+    until_true("the roots of the host", TEST_TIMEOUT, || folders().contains("file:///of/the/host"));
     // The daemon uses the host's late answer and does not ask a second time.
     assert!(shim.take_notifications().is_empty());
     // A later answer replaces the first one.
@@ -201,7 +201,7 @@ fn a_host_that_answers_roots_list_late_is_served_without_roots_and_then_with_the
     let question = shim.notification("roots/list");
     reply(&mut shim, &question, &json!({"roots": [{"uri": "file:///another"}]}));
     let mut folders = || text_of(&shim.call("k", "folders", "{}"));
-    until_true("the other roots", PATIENCE, || folders().contains("file:///another"));
+    until_true("the other roots", TEST_TIMEOUT, || folders().contains("file:///another"));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_spare_has_no_roots_until_a_session_takes_it() {
     };
     assert!(of(&own).contains("file:///first"));
     let mut spare = Value::Null;
-    until_true("a spare", PATIENCE, || {
+    until_true("a spare", TEST_TIMEOUT, || {
         let suite = daemon.suite("k");
         let children = suite["children"].as_array().unwrap().clone();
         let found = children.into_iter().find(|child| child["ownedBySession"] == false);
@@ -234,7 +234,9 @@ fn a_spare_has_no_roots_until_a_session_takes_it() {
     assert!(!of(&spare).contains("roots/list_changed"));
     let mut second = home.shim();
     assert_eq!(second.pid_of("k"), spare);
-    until_true("the news that there may be roots", PATIENCE, || of(&spare).contains("roots/list_changed"));
+    until_true("the news that there may be roots", TEST_TIMEOUT, || {
+        of(&spare).contains("roots/list_changed")
+    });
 }
 
 // --- which host a question goes to ---
@@ -358,7 +360,7 @@ fn an_open_question_pauses_the_timeout_and_progress_resets_it() {
     let id = shim.start_call("k", "ask", r#"{"kind":"elicitation"}"#);
     let question = shim.notification("elicitation/create");
     let begin = Instant::now();
-    until_true("twice the deadline", PATIENCE, || begin.elapsed() > Duration::from_secs(5));
+    until_true("twice the deadline", TEST_TIMEOUT, || begin.elapsed() > Duration::from_secs(5));
     reply(&mut shim, &question, &json!({"action": "accept", "content": {}}));
     let answer = shim.answer_to(&id.to_string());
     assert!(answer.contains("accept"), "{answer}");

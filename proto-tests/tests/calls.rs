@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::{answer_id, kind_of, structured, text_of};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Home, PATIENCE, Shim};
+use proto_tests::{Home, Shim, TEST_TIMEOUT};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn journalled(home: &Home, name: &str, behaviour: &[&str]) {
 }
 
 fn wait_for_journal(home: &Home, what: &str, found: impl Fn(&Value) -> bool) -> Value {
-    until(what, PATIENCE, || journal(home).into_iter().find(|line| found(line)))
+    until(what, TEST_TIMEOUT, || journal(home).into_iter().find(|line| found(line)))
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_question_with_two_candidate_hosts_is_refused_with_advice() {
     let hanging = other.start_call("a", "slow", r#"{"ms":20000}"#);
     // The child reads in order: once it lists the call above, it has received it.
     let seen = |shim: &mut Shim| shim.call("a", "received", "{}").contains("20000");
-    until_true("the other call", PATIENCE, || seen(&mut mine));
+    until_true("the other call", TEST_TIMEOUT, || seen(&mut mine));
     let answer = text_of(&mine.call("a", "ask", r#"{"kind":"elicitation"}"#));
     assert!(answer.contains("error") && answer.contains("scope"), "{answer}");
     assert!(mine.take_notifications().iter().all(|line| !line.contains("elicitation/create")));
@@ -256,7 +256,7 @@ fn all_calls_of_a_killed_child_are_answered_at_once() {
     for round in 0..5 {
         let pid = structured(&shim.call("k", "where", "{}"))["pid"].as_i64().unwrap();
         let ids: Vec<_> = (0..60).map(|_| shim.start_call("k", "hang", "{}")).collect();
-        until_true("the calls to arrive", PATIENCE, || {
+        until_true("the calls to arrive", TEST_TIMEOUT, || {
             shim.call("k", "received", "{}").matches("hang").count() >= 60
         });
         let killed = Instant::now();

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use proto_tests::shim::structured;
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Shim, bins};
+use proto_tests::{DaemonProcess, Home, Project, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 /// Part of every value that must not be shown.
@@ -102,14 +102,14 @@ fn commands_are_clean(home: &Home, commands: &[&[&str]]) {
 /// What one server is shown as by its own route and by these commands.
 fn server_is_clean(home: &Home, daemon: &DaemonProcess, name: &str, commands: &[&[&str]]) {
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
-    is_clean(name, &daemon.door().post(&format!("/proxy/{name}"), initialize).text());
+    is_clean(name, &daemon.endpoint().post(&format!("/proxy/{name}"), initialize).text());
     commands_are_clean(home, commands);
 }
 
 /// What the daemon and the commands tell of all servers, and the log.
 fn is_clean_as_a_whole(home: &Home, daemon: &DaemonProcess) {
     for target in ["/status", "/suites", "/proxy", "/metrics"] {
-        is_clean(target, &daemon.door().get(target).text());
+        is_clean(target, &daemon.endpoint().get(target).text());
     }
     commands_are_clean(home, &[&["status"], &["status", "--json"], &["ls"], &["doctor"], &["--dry-run"]]);
     is_clean("the log", &daemon.log());
@@ -125,13 +125,13 @@ fn look_everywhere(home: &Home, daemon: &DaemonProcess, project: &Project<'_>, s
         }
         let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
         let target = format!("/proxy/{name}?{}", project.named());
-        is_clean(&target, &daemon.door().post(&target, initialize).text());
+        is_clean(&target, &daemon.endpoint().post(&target, initialize).text());
         is_clean("logs", &format!("{:?}", home.command(&["logs", name])));
     }
     is_clean("tools/list", &shim.request("tools/list", "{}"));
     for target in ["/status", "/suites", "/proxy", "/metrics"] {
-        is_clean(target, &daemon.door().get(target).text());
-        is_clean(target, &daemon.door().get(&format!("{target}?{}", project.named())).text());
+        is_clean(target, &daemon.endpoint().get(target).text());
+        is_clean(target, &daemon.endpoint().get(&format!("{target}?{}", project.named())).text());
     }
     let file = home.config_folder().join("mcps/all/.mcp.json");
     let check = ["check", file.to_str().unwrap()];
@@ -207,7 +207,7 @@ fn no_value_is_ever_shown() {
     // An update is shown by names, too.
     project.define("w", &entry(&home, 2));
     project.write("mcps/w/variables", "IN_FILE_TOKEN=canary-other\n");
-    until_true("the update", PATIENCE, || daemon.suite_from(project.path(), "w")["waiting"].is_string());
+    until_true("the update", TEST_TIMEOUT, || daemon.suite_from(project.path(), "w")["waiting"].is_string());
     let screen = project.on_terminal(&["allow"], "n\n").text;
     assert!(screen.contains("another value for variable LITERAL_TOKEN"), "{screen}");
     is_clean("the update", &screen);

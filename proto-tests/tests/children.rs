@@ -270,7 +270,7 @@ fn play(rows: &[Row]) {
     }
     assert!(wrong.is_empty(), "\n{wrong}\n{}", daemon.log());
     no_stray_answers(&mut shim);
-    assert_eq!(daemon.door().get("/health").status, 200);
+    assert_eq!(daemon.endpoint().get("/health").status, 200);
 }
 
 fn child(at: usize) -> String {

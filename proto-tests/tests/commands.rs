@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::terminal::Terminal;
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Home, TEST_TIMEOUT, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -282,8 +282,8 @@ fn restart_replaces_the_daemon_and_shims_reconnect() {
     shim.call("kid", "echo", "{}");
     let told = said(&switchboard(&home, &["restart"]));
     assert!(told.contains("restarted"), "{told}");
-    assert!(daemon.ended(PATIENCE).success());
-    until_true("the shim to find the next", PATIENCE, || {
+    assert!(daemon.ended(TEST_TIMEOUT).success());
+    until_true("the shim to find the next", TEST_TIMEOUT, || {
         shim.call("kid", "echo", "{}").contains("\"ok\":true")
     });
     assert_eq!(home.daemons().len(), 1);
@@ -291,7 +291,7 @@ fn restart_replaces_the_daemon_and_shims_reconnect() {
     drop(shim);
     let before = home.daemons()[0].pid;
     said(&switchboard(&home, &["restart"]));
-    until_true("one daemon", PATIENCE, || home.daemons().len() == 1);
+    until_true("one daemon", TEST_TIMEOUT, || home.daemons().len() == 1);
     assert_ne!(home.daemons()[0].pid, before);
 }
 
@@ -302,7 +302,7 @@ fn a_stop_says_what_it_waits_for() {
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let slow = shim.start_call("kid", "slow", r#"{"ms":2500}"#);
-    until_true("the call", PATIENCE, || shim.call("kid", "received", "{}").contains("2500"));
+    until_true("the call", TEST_TIMEOUT, || shim.call("kid", "received", "{}").contains("2500"));
     let output = switchboard(&home, &["stop"]);
     said(&output);
     let told = String::from_utf8_lossy(&output.stderr);
@@ -322,7 +322,7 @@ fn status_and_logs_show_sessions_suites_and_stderr() {
     assert_eq!(status["sessions"].as_array().unwrap().len(), 1, "{status}");
     assert_eq!(status["suites"][0]["name"], "kid_suite");
     assert!(said(&switchboard(&home, &["status"])).contains("kid_suite"));
-    until_true("the word", PATIENCE, || {
+    until_true("the word", TEST_TIMEOUT, || {
         said(&switchboard(&home, &["logs", "kid_suite"])).contains("a word on stderr")
     });
 }
@@ -337,12 +337,12 @@ fn a_restarted_suite_has_a_fresh_child_and_loses_no_call() {
         |shim: &mut proto_tests::Shim| structured(&shim.call("kid", "where", "{}"))["pid"].as_u64().unwrap();
     let before = pid(&mut shim);
     let slow = shim.start_call("kid", "slow", r#"{"ms":700}"#);
-    until_true("the call", PATIENCE, || shim.call("kid", "received", "{}").contains("700"));
+    until_true("the call", TEST_TIMEOUT, || shim.call("kid", "received", "{}").contains("700"));
     said(&switchboard(&home, &["restart", "kid_suite"]));
     let after = pid(&mut shim);
     assert_ne!(before, after);
     assert!(shim.answer_to(&slow.to_string()).contains("\"ok\":true"));
-    until_true("the old child to go", PATIENCE, || home.children().len() == 1);
+    until_true("the old child to go", TEST_TIMEOUT, || home.children().len() == 1);
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn a_stopped_daemon_stays_stopped_until_a_new_shim_starts() {
     let mut shim = home.shim();
     shim.call("kid", "echo", "{}");
     said(&switchboard(&home, &["stop"]));
-    assert!(daemon.ended(PATIENCE).success());
+    assert!(daemon.ended(TEST_TIMEOUT).success());
     // A running shim does not start it again.
     let answer = shim.call("kid", "echo", "{}");
     assert!(kind_of(&answer).is_some(), "{answer}");
@@ -375,7 +375,7 @@ fn a_shim_that_missed_a_stop_does_not_undo_it() {
     shim.call("kid", "echo", "{}");
     shim.signal(Signal::STOP);
     said(&switchboard(&home, &["stop"]));
-    assert!(daemon.ended(PATIENCE).success());
+    assert!(daemon.ended(TEST_TIMEOUT).success());
     shim.signal(Signal::CONT);
     let answer = shim.call("kid", "echo", "{}");
     // The old daemon may never have received the first call.
@@ -388,7 +388,7 @@ fn a_shim_that_missed_a_stop_does_not_undo_it() {
     // The stop is forgotten: if this daemon is killed, it is replaced.
     let pid = home.daemons()[0].pid;
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
-    until_true("another one", PATIENCE, || shim.call("kid", "echo", "{}").contains("\"ok\":true"));
+    until_true("another one", TEST_TIMEOUT, || shim.call("kid", "echo", "{}").contains("\"ok\":true"));
     assert_ne!(home.daemons()[0].pid, pid);
 }
 
@@ -400,5 +400,5 @@ fn start_starts_one_daemon() {
     said(&switchboard(&home, &["start"]));
     assert_eq!(home.daemons().len(), 1);
     said(&switchboard(&home, &["stop"]));
-    until_true("it to go", PATIENCE, || home.daemons().is_empty());
+    until_true("it to go", TEST_TIMEOUT, || home.daemons().is_empty());
 }

@@ -3,7 +3,7 @@
 
 use proto_tests::shim::kind_of;
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, bins};
+use proto_tests::{DaemonProcess, Home, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 fn suites(home: &Home) -> Vec<String> {
@@ -167,7 +167,7 @@ fn a_config_mistake_disables_only_its_suite_and_reveals_no_hidden_tool() {
     settings["suites"] = json!({"typo": {"expose": {"deny": ["count"]}, "suiteName": "other"}});
     home.write(CONFIG, &settings.to_string());
     shim.notification("notifications/tools/list_changed");
-    until_true("the new list", PATIENCE, || shim.tools().contains_key("other"));
+    until_true("the new list", TEST_TIMEOUT, || shim.tools().contains_key("other"));
     assert!(call(&mut shim, "hidden_suite", "count").contains("\"count\""));
     assert!(call(&mut shim, "other", "count").contains("not allowed"));
     let status: Value = serde_json::from_slice(&home.command(&["status", "--json"]).stdout).unwrap();
@@ -184,7 +184,7 @@ fn the_last_config_without_a_mistake_is_used_by_the_next_daemon() {
     let mut daemon = home.daemon();
     assert_eq!(suites(&home), ["chosen"]);
     daemon.signal(rustix::process::Signal::TERM);
-    daemon.ended(PATIENCE);
+    daemon.ended(TEST_TIMEOUT);
     for broken in [r#"{"suite": {}}"#, "{", r#"{"suites": {"kid": {"expose": {"deyn": ["x"]}}}}"#] {
         home.write(CONFIG, broken);
         let daemon = home.daemon();
@@ -208,7 +208,7 @@ fn the_last_config_without_a_mistake_is_used_by_the_next_daemon() {
         let daemon = DaemonProcess::start(&home, &["--listen", "off", "--trust-root", home.mark()]);
         let tools = project.shim().tools();
         assert!(tools.contains_key("ours"), "{tools:?}");
-        until_true("both to be kept", PATIENCE, || {
+        until_true("both to be kept", TEST_TIMEOUT, || {
             std::fs::read_dir(home.state_folder().join("configs")).unwrap().count() == 2
         });
         drop(daemon);
@@ -234,7 +234,7 @@ fn a_javascript_config_is_refused_with_an_explanation() {
         home.child("kid", &["echo"]);
         let program = home.write(&format!(".config/switchboard/{name}"), "module.exports = {}");
         let daemon = DaemonProcess::spawn(&home, &["--listen", "off"]).serving();
-        until_true("a sentence about it", PATIENCE, || daemon.log().contains(name));
+        until_true("a sentence about it", TEST_TIMEOUT, || daemon.log().contains(name));
         // The messages name that file, since there is no other.
         let mut shim = home.shim();
         let told = [
@@ -247,7 +247,7 @@ fn a_javascript_config_is_refused_with_an_explanation() {
             assert!(!told.contains("/switchboard.config.json"), "{told}");
         }
         std::fs::remove_file(program).unwrap();
-        home.order(&["reload"]);
+        home.run_ok(&["reload"]);
         shim.pid_of("kid");
     }
 }

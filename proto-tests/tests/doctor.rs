@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ fn a_healthy_home_is_fine_with_and_without_a_daemon() {
             .collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
         assert!(findings.iter().any(|finding| finding["about"] == "path"), "{findings:#?}");
-        home.order(&["start"]);
+        home.run_ok(&["start"]);
     }
     let text = String::from_utf8(home.command(&["doctor"]).stdout).unwrap();
     assert!(
@@ -138,7 +138,7 @@ fn settings_for_a_server_that_is_not_there_are_named() {
 #[test]
 fn permissions_of_open_folders_and_files_are_fixed() {
     let home = healthy();
-    home.order(&["start"]);
+    home.run_ok(&["start"]);
     let state = home.state_folder();
     for (path, open) in [(state.clone(), 0o755), (state.join("token"), 0o644), (home.socket(), 0o666)] {
         mode(&path, open);
@@ -154,13 +154,13 @@ fn permissions_of_open_folders_and_files_are_fixed() {
 #[test]
 fn a_killed_stopped_or_hung_daemon_is_reported() {
     let home = healthy();
-    home.order(&["start"]);
-    home.order(&["call", "kid", "echo"]);
+    home.run_ok(&["start"]);
+    home.run_ok(&["call", "kid", "echo"]);
     home.kill_daemons();
     let mend = found(&home, "daemon", "warning", "killed, or crashed");
     typed(&home, &mend);
     healed(&home, "daemon", "");
-    home.order(&["stop"]);
+    home.run_ok(&["stop"]);
     let mend = found(&home, "daemon", "warning", "was stopped");
     typed(&home, &mend);
     healed(&home, "daemon", "");
@@ -171,7 +171,7 @@ fn a_killed_stopped_or_hung_daemon_is_reported() {
     let mend = found(&home, "daemon", "error", "does not answer");
     assert!(mend.contains(&pid.to_string()), "{mend}");
     kill_process(Pid::from_raw(pid).unwrap(), Signal::CONT).unwrap();
-    until_true("it to go", PATIENCE, || home.daemons().is_empty());
+    until_true("it to go", TEST_TIMEOUT, || home.daemons().is_empty());
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn orphans_of_an_earlier_daemon_are_found_and_cleared() {
         .unwrap();
     let mend = found(&home, "orphans", "error", &stray.id().to_string());
     typed(&home, &mend);
-    until_true("the stray to go", PATIENCE, || stray.try_wait().unwrap().is_some());
+    until_true("the stray to go", TEST_TIMEOUT, || stray.try_wait().unwrap().is_some());
     healed(&home, "orphans", "");
 }
 

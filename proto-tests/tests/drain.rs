@@ -8,9 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proto_tests::shim::{call_params, kind_of, structured};
-use proto_tests::streamable::{HttpHost, ModernHost, dressed};
+use proto_tests::streamable::{HttpHost, ModernHost, with_meta};
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, Shim};
+use proto_tests::{Home, Shim, TEST_TIMEOUT};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -46,20 +46,20 @@ fn a_restart_under_load_fails_no_call_and_runs_none_twice() {
         // Under load before, during and after each of three restarts.
         for restart in 0..3 {
             let before = done.load(Ordering::Relaxed);
-            until_true("load", PATIENCE, || done.load(Ordering::Relaxed) >= before + 40);
+            until_true("load", TEST_TIMEOUT, || done.load(Ordering::Relaxed) >= before + 40);
             let old = home.daemons();
             assert_eq!(old.len(), 1, "restart {restart}: {old:#?}");
             kill_process(Pid::from_raw(old[0].pid).unwrap(), Signal::TERM).unwrap();
             if restart == 0 {
-                assert!(daemon.ended(PATIENCE).success());
+                assert!(daemon.ended(TEST_TIMEOUT).success());
             }
-            until_true("another daemon", PATIENCE, || {
+            until_true("another daemon", TEST_TIMEOUT, || {
                 let now = home.daemons();
                 now.len() == 1 && now[0].pid != old[0].pid
             });
         }
         let before = done.load(Ordering::Relaxed);
-        until_true("load afterwards", PATIENCE, || done.load(Ordering::Relaxed) >= before + 40);
+        until_true("load afterwards", TEST_TIMEOUT, || done.load(Ordering::Relaxed) >= before + 40);
         stop.store(true, Ordering::Relaxed);
         load.into_iter().map(|load| load.join().unwrap()).sum()
     });
@@ -85,7 +85,7 @@ fn a_call_that_outlasts_the_drain_gets_a_clear_fault() {
     let mut shim = home.shim();
     let finishes = shim.start_call("k", "slow", r#"{"ms":1500}"#);
     let hangs = shim.start_call("k", "hang", "{}");
-    until_true("both calls", PATIENCE, || {
+    until_true("both calls", TEST_TIMEOUT, || {
         let received = shim.call("k", "received", "{}");
         received.contains("1500") && received.contains("hang")
     });
@@ -94,7 +94,7 @@ fn a_call_that_outlasts_the_drain_gets_a_clear_fault() {
     assert!(shim.answer_to(&finishes.to_string()).contains("\"ok\":true"));
     let answer = shim.answer_to(&hangs.to_string());
     assert_eq!(kind_of(&answer).as_deref(), Some("daemon_draining"), "{answer}");
-    assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
+    assert!(daemon.ended(TEST_TIMEOUT).success(), "{}", daemon.log());
     // The drain takes at most 10 s, the rest of the shutdown at most 5 s.
     assert!(asked.elapsed() < Duration::from_secs(25), "{:?}", asked.elapsed());
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
@@ -106,21 +106,21 @@ fn a_call_over_http_during_a_drain_fails_with_a_result() {
     home.child("k", &["echo"]);
     let daemon = home.daemon();
     let mut shim = home.shim();
-    let legacy = HttpHost::open(daemon.door(), "/mcp", "2025-11-25", &json!({}));
+    let legacy = HttpHost::open(daemon.endpoint(), "/mcp", "2025-11-25", &json!({}));
     shim.start_call("k", "hang", "{}");
-    until_true("the call", PATIENCE, || shim.call("k", "received", "{}").contains("hang"));
+    until_true("the call", TEST_TIMEOUT, || shim.call("k", "received", "{}").contains("hang"));
     daemon.signal(Signal::TERM);
     let post = |method: &str, params: &Value| {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        daemon.door().post("/proxy", &body.to_string())
+        daemon.endpoint().post("/proxy", &body.to_string())
     };
-    until_true("the drain to begin", PATIENCE, || post("tools/list", &json!({})).status == 503);
+    until_true("the drain to begin", TEST_TIMEOUT, || post("tools/list", &json!({})).status == 503);
     let params: Value = serde_json::from_str(&call_params("k", "echo", "{}")).unwrap();
     let about = json!({"kind": "daemon_draining", "retryable": true});
-    let modern = ModernHost::new(daemon.door(), "/mcp");
+    let modern = ModernHost::new(daemon.endpoint(), "/mcp");
     for answer in [
         post("tools/call", &params).json(),
-        post("tools/call", &dressed(&params)).json(),
+        post("tools/call", &with_meta(&params)).json(),
         legacy.ask("tools/call", &params),
         modern.ask("tools/call", &params),
     ] {
@@ -137,14 +137,14 @@ fn a_second_signal_ends_the_daemon_at_once() {
     {
         let mut shim = home.shim();
         shim.start_call("k", "hang", "{}");
-        until_true("the call", PATIENCE, || shim.call("k", "received", "{}").contains("hang"));
+        until_true("the call", TEST_TIMEOUT, || shim.call("k", "received", "{}").contains("hang"));
         daemon.signal(Signal::TERM);
-        until_true("the drain to begin", PATIENCE, || {
+        until_true("the drain to begin", TEST_TIMEOUT, || {
             daemon.log().to_lowercase().contains("drain") || !proto_tests::procs::alive(daemon.pid())
         });
         let again = Instant::now();
         daemon.signal(Signal::TERM);
-        daemon.ended(PATIENCE);
+        daemon.ended(TEST_TIMEOUT);
         assert!(again.elapsed() < Duration::from_secs(5), "{:?}", again.elapsed());
     }
 }
@@ -157,7 +157,7 @@ fn an_idle_daemon_exits_quickly() {
     home.shim().call("k", "echo", "{}");
     let asked = Instant::now();
     daemon.signal(Signal::TERM);
-    assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
+    assert!(daemon.ended(TEST_TIMEOUT).success(), "{}", daemon.log());
     assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
 }
 
@@ -166,7 +166,7 @@ fn sigint_stops_the_daemon_too() {
     let home = Home::new();
     let mut daemon = home.daemon();
     daemon.signal(Signal::INT);
-    assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
+    assert!(daemon.ended(TEST_TIMEOUT).success(), "{}", daemon.log());
 }
 
 #[test]
@@ -190,10 +190,10 @@ fn a_request_sent_while_the_daemon_exits_is_always_answered() {
         }
         for _ in 0..6 {
             let before = done.load(Ordering::Relaxed);
-            until_true("load", PATIENCE, || done.load(Ordering::Relaxed) >= before + 200);
-            let pid = proto_tests::daemon::told(&home.socket())["pid"].as_i64().unwrap();
+            until_true("load", TEST_TIMEOUT, || done.load(Ordering::Relaxed) >= before + 200);
+            let pid = proto_tests::daemon::read_daemon_file(&home.socket())["pid"].as_i64().unwrap();
             kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::TERM).unwrap();
-            until_true("its end", PATIENCE, || !proto_tests::procs::alive(i32::try_from(pid).unwrap()));
+            until_true("its end", TEST_TIMEOUT, || !proto_tests::procs::alive(i32::try_from(pid).unwrap()));
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -209,7 +209,7 @@ fn a_daemon_whose_socket_was_deleted_exits() {
     fs::remove_file(home.socket()).unwrap();
     let mut late = home.shim();
     assert!(late.call("k", "echo", "{}").contains("\"ok\":true"));
-    assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
+    assert!(daemon.ended(TEST_TIMEOUT).success(), "{}", daemon.log());
     assert!(daemon.log().contains("no longer ours"), "{}", daemon.log());
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
     assert_eq!(home.daemons().len(), 1, "{:#?}", home.daemons());

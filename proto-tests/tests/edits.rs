@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use proto_tests::shim::structured;
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Shim, bins, procs};
+use proto_tests::{DaemonProcess, Home, Project, Shim, TEST_TIMEOUT, bins, procs};
 use serde_json::{Value, json};
 
 /// A simple generator that is reproducible for a given seed.
@@ -247,8 +247,8 @@ fn random_edits_never_execute_anything_that_is_not_allowed() {
         for n in 0..edits {
             field.edit(&mut dice);
             match dice.roll(8) {
-                0 | 1 => drop(daemon.door().post("/control/reload", "")),
-                2 => drop(daemon.door().post("/control/restart", &again)),
+                0 | 1 => drop(daemon.endpoint().post("/control/reload", "")),
+                2 => drop(daemon.endpoint().post("/control/restart", &again)),
                 _ => {}
             }
             if n % 5 == 0 {
@@ -282,7 +282,7 @@ fn would_have_been_seen(field: &Field<'_>, daemon: &DaemonProcess, shim: &mut Sh
     field.put(&root.join("switchboard.config.json"), "{}");
     let leave = format!("echo {} >> {}", field.mark, field.trace.display());
     field.project.define("a", &json!({"command": "sh", "args": ["-c", leave]}));
-    until_true("the last definition", PATIENCE, || {
+    until_true("the last definition", TEST_TIMEOUT, || {
         daemon.suite_from(root, "a")["state"] == "held" && daemon.suite_from(root, "swapped").is_null()
     });
     field.project.allow();

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use proto_tests::shim::{call_params, structured, text_of};
-use proto_tests::streamable::dressed;
+use proto_tests::streamable::with_meta;
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, Request, Shim, bins};
+use proto_tests::{Home, Request, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 const ASKED: &str = "elicitation/create";
@@ -77,7 +77,7 @@ fn the_first_call_asks_and_continues_once_allowed() {
     assert!(log.contains("a person in \"proto-tests\", asked there"), "{log}");
     // The decision is a normal one: it applies in other hosts, and can be revoked.
     assert_eq!(structured(&project.mute_shim().call("k", "where", "{}"))["args"][2], "two words");
-    home.order(&["deny", "k"]);
+    home.run_ok(&["deny", "k"]);
     shim.notification(CHANGED);
     assert!(shim.tools().is_empty());
 }
@@ -93,7 +93,7 @@ fn a_modern_host_retries_with_the_users_decision() {
     let call = |more: &Value| {
         let mut params: Value = serde_json::from_str(&call_params("k", "where", "{}")).unwrap();
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        dressed(&params).to_string()
+        with_meta(&params).to_string()
     };
     let word = |result: &Value, choice: &str| {
         json!({
@@ -165,7 +165,7 @@ fn an_answer_other_than_yes_leaves_the_server_held() {
     is_held(&shim.answer_to(&id.to_string()));
     // A new version is asked about again, and so is each new session.
     project.child("k0", &["v2"]);
-    until_true("the new version", PATIENCE, || {
+    until_true("the new version", TEST_TIMEOUT, || {
         daemon.suite_from(project.path(), "k0")["waiting"].as_str().unwrap().ends_with("v2")
     });
     for shim in [&mut shim, &mut project.shim()] {
@@ -210,7 +210,7 @@ fn the_user_can_deny_a_server_for_good() {
     assert!(shim.tools().is_empty());
     assert_eq!(daemon.status()["workspaces"][0]["denied"], json!(["k"]));
     project.child("k", &["v2"]);
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert!(shim.tools().is_empty());
 }
 
@@ -255,15 +255,15 @@ fn a_program_found_at_a_new_path_is_asked_about_again() {
         choose(&mut shim, &question, CHOICES[0]);
         let answer = structured(&shim.answer_to(&id.to_string()));
         assert_eq!(answer["args"][0], program);
-        home.order(&["restart", "k"]);
-        until_true("its child to go", PATIENCE, || {
+        home.run_ok(&["restart", "k"]);
+        until_true("its child to go", TEST_TIMEOUT, || {
             !home.processes().iter().any(|process| process.cmdline.starts_with(&program))
         });
     };
     runs(&folders[0]);
     put(&folders[1]);
-    home.order(&["reload"]);
-    until_true("it to be held", PATIENCE, || daemon.suite_from(project.path(), "k")["state"] == "held");
+    home.run_ok(&["reload"]);
+    until_true("it to be held", TEST_TIMEOUT, || daemon.suite_from(project.path(), "k")["state"] == "held");
     runs(&folders[1]);
 }
 
@@ -288,7 +288,7 @@ fn a_host_that_does_not_support_questions_is_not_asked() {
     for body in [hello, &call, &call] {
         let start = Instant::now();
         let answers = [
-            daemon.door().post(&target, body),
+            daemon.endpoint().post(&target, body),
             tcp.send(&Request::new("POST", &target).bearer(&token).body(body)),
         ];
         for answer in answers {
@@ -299,7 +299,7 @@ fn a_host_that_does_not_support_questions_is_not_asked() {
     }
     // Users can turn the questions off.
     home.config(&json!({"trust": {"elicit": false}}));
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     let mut shim = project.shim();
     is_held(&shim.call("k", "where", "{}"));
     nobody_was_asked(&mut shim);
@@ -315,7 +315,7 @@ fn no_route_and_no_tool_call_can_allow_a_server() {
     let mut shim = project.shim();
     let id = shim.start_call("k", "where", "{}");
     let question = shim.notification(ASKED);
-    let (socket, tcp, token) = (daemon.door(), daemon.tcp(), daemon.token());
+    let (socket, tcp, token) = (daemon.endpoint(), daemon.tcp(), daemon.token());
     let file = project.path().join("mcps/k/.mcp.json");
     let body = json!({"suite": "k", "workspace": project.path()}).to_string();
     let more = json!({"suite": "k", "name": "k", "file": file, "allow": true, "trust": true}).to_string();
@@ -371,7 +371,7 @@ fn the_old_version_serves_while_the_user_is_asked_about_an_update() {
     assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
     nobody_was_asked(&mut shim);
     project.child("k", &["v2"]);
-    until_true("the update", PATIENCE, || daemon.suite_from(project.path(), "k")["waiting"].is_string());
+    until_true("the update", TEST_TIMEOUT, || daemon.suite_from(project.path(), "k")["waiting"].is_string());
     for _ in 0..3 {
         assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
     }
@@ -381,7 +381,7 @@ fn the_old_version_serves_while_the_user_is_asked_about_an_update() {
     assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
     nobody_was_asked(&mut shim);
     choose(&mut shim, &question, CHOICES[0]);
-    until_true("the update to be allowed", PATIENCE, || {
+    until_true("the update to be allowed", TEST_TIMEOUT, || {
         structured(&shim.call("k", "where", "{}"))["args"][2] == "v2"
     });
 }
@@ -402,7 +402,7 @@ fn a_late_answer_still_counts() {
     is_held(&shim.call("k", "where", "{}"));
     // The file has changed since: the version that was shown is allowed.
     project.child("k", &["v2"]);
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     choose(&mut shim, &question, CHOICES[0]);
     shim.notification(CHANGED);
     assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");

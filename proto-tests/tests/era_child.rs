@@ -1,7 +1,7 @@
 //! The era child with the official Rust SDK as its host, in each of the SDK's lifecycles.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
-use proto_tests::PATIENCE;
+use proto_tests::TEST_TIMEOUT;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
     ElicitationAction, ElicitationCapability, Implementation, ProtocolVersion,
@@ -64,7 +64,7 @@ async fn check(args: &[&str], lifecycle: ClientLifecycleMode) {
         assert!(said.contains("Ada") && said.contains("blue"), "{what}: {said}");
         sdk.cancel().await.expect(&what);
     };
-    timeout(PATIENCE, talk).await.expect("an end in time");
+    timeout(TEST_TIMEOUT, talk).await.expect("an end in time");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::call_params;
 use proto_tests::wait::{until, until_true};
-use proto_tests::{DaemonProcess, Home, PATIENCE, Request, Shim, bins};
+use proto_tests::{DaemonProcess, Home, Request, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 const MODERN: &str = "2026-07-28";
@@ -74,7 +74,7 @@ fn ask(shim: &mut Shim, method: &str, params: &str) -> Value {
 #[track_caller]
 fn post(daemon: &DaemonProcess, method: &str, params: &str) -> Value {
     let body = format!(r#"{{"jsonrpc":"2.0","id":"a","method":"{method}","params":{params}}}"#);
-    daemon.door().post("/proxy/era", &body).json()
+    daemon.endpoint().post("/proxy/era", &body).json()
 }
 
 fn text(answer: &Value) -> &str {
@@ -134,7 +134,7 @@ fn the_era_of_a_child_is_remembered() {
             let _ = std::fs::remove_file(home.path().join("journal"));
             let daemon = home.daemon();
             text(&post(&daemon, "tools/call", r#"{"name":"test_simple_text","arguments":{}}"#));
-            until_true("a manifest", PATIENCE, || {
+            until_true("a manifest", TEST_TIMEOUT, || {
                 std::fs::read_dir(home.state_folder().join("manifests")).is_ok_and(|all| all.count() > 0)
             });
             let first = if start == 0 { "server/discover" } else { method };
@@ -149,7 +149,7 @@ fn a_change_of_a_childs_era_is_detected() {
     {
         let daemon = home.daemon();
         text(&post(&daemon, "tools/call", r#"{"name":"test_simple_text","arguments":{}}"#));
-        until_true("a manifest", PATIENCE, || {
+        until_true("a manifest", TEST_TIMEOUT, || {
             std::fs::read_dir(home.state_folder().join("manifests")).is_ok_and(|all| all.count() > 0)
         });
     }
@@ -161,7 +161,7 @@ fn a_change_of_a_childs_era_is_detected() {
     {
         let daemon = home.daemon();
         text(&post(&daemon, "tools/call", r#"{"name":"test_simple_text","arguments":{}}"#));
-        until_true("another manifest", PATIENCE, || std::fs::read_dir(&manifests).unwrap().count() > 1);
+        until_true("another manifest", TEST_TIMEOUT, || std::fs::read_dir(&manifests).unwrap().count() > 1);
     }
     let new =
         std::fs::read_dir(&manifests).unwrap().map(|file| file.unwrap().path()).find(|file| *file != old);
@@ -291,7 +291,7 @@ fn a_modern_host_gets_only_the_notifications_it_listens_for() {
     shim.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}"#);
     ask(&mut shim, "tools/list", &modern(json!({})));
     home.child("a-third", &[]);
-    until_true("a third suite", PATIENCE, || {
+    until_true("a third suite", TEST_TIMEOUT, || {
         ask(&mut shim, "tools/list", &modern(json!({})))["result"]["tools"].as_array().unwrap().len() == 3
     });
     let heard = shim.take_notifications();
@@ -308,7 +308,7 @@ fn a_listen_request_continues_with_the_next_daemon() {
     shim.notification("notifications/subscriptions/acknowledged");
     let begin = Instant::now();
     daemon.signal(rustix::process::Signal::TERM);
-    daemon.ended(PATIENCE);
+    daemon.ended(TEST_TIMEOUT);
     assert!(begin.elapsed() < Duration::from_secs(8), "a listen held up the daemon's end");
     let _next = home.daemon();
     shim.notification("notifications/subscriptions/acknowledged");
@@ -340,10 +340,10 @@ fn batches_are_accepted_only_in_revision_2025_03_26() {
             assert!(shim.answer_to("null").contains("-32600"), "{revision}");
         }
     }
-    let plain = daemon.door().post("/proxy", batch);
+    let plain = daemon.endpoint().post("/proxy", batch);
     assert_eq!(plain.json()["error"]["code"], -32600);
     let request = Request::new("POST", "/proxy").header("Content-Type", "application/json");
-    let named = daemon.door().send(&request.header("MCP-Protocol-Version", "2025-03-26").body(batch));
+    let named = daemon.endpoint().send(&request.header("MCP-Protocol-Version", "2025-03-26").body(batch));
     let answers = named.json();
     assert_eq!(answers.as_array().map(Vec::len), Some(3), "{answers}");
     assert_eq!(answers[1], json!({"jsonrpc": "2.0", "id": "y", "result": {}}));
@@ -479,7 +479,7 @@ fn a_suspended_call_without_a_retry_is_cancelled_in_the_child() {
     let call = json!({"name": "test_input_required_result_elicitation", "arguments": {}});
     let asked = post(&daemon, "tools/call", &modern(call));
     assert_eq!(asked["result"]["resultType"], "input_required");
-    let said = until("a cancel", PATIENCE, || {
+    let said = until("a cancel", TEST_TIMEOUT, || {
         let said = journal(&home);
         said.iter().any(|line| line["method"] == "notifications/cancelled").then_some(said)
     });
@@ -554,12 +554,12 @@ fn a_cancelled_call_does_not_block_a_modern_childs_logs_to_another_host() {
     let _daemon = home.daemon();
     let (mut leaves, mut stays) = (home.raw_shim(), home.raw_shim());
     let id = leaves.start_request("tools/call", &modern(suite("test_wait", &json!({"seconds": 600}))));
-    let call = until("the call", PATIENCE, || {
+    let call = until("the call", TEST_TIMEOUT, || {
         journal(&home).into_iter().find(|line| line["params"]["name"] == "test_wait")
     });
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
     leaves.send(&cancel.to_string());
-    until_true("the cancel", PATIENCE, || {
+    until_true("the cancel", TEST_TIMEOUT, || {
         journal(&home).iter().any(|line| {
             line["method"] == "notifications/cancelled" && line["params"]["requestId"] == call["id"]
         })

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Home, TEST_TIMEOUT, bins};
 use serde_json::Value;
 
 fn told(home: &Home, args: &[&str]) -> String {
@@ -26,10 +26,10 @@ fn explain_shows_everything_but_secrets() {
     let text = told(&home, &["explain", "kid"]);
     assert!(text.contains("no daemon"), "{text}");
     let _daemon = home.daemon();
-    home.order(&["call", "kid", "stderr", r#"{"text":"last words"}"#]);
+    home.run_ok(&["call", "kid", "stderr", r#"{"text":"last words"}"#]);
     assert_eq!(home.command(&["call", "kid", "crash"]).status.code(), Some(5));
     // The caller is told at once; the exit is recorded only when no process of the server is left.
-    until_true("the end to be noted", PATIENCE, || told(&home, &["explain", "kid"]).contains("status 3"));
+    until_true("the end to be noted", TEST_TIMEOUT, || told(&home, &["explain", "kid"]).contains("status 3"));
     for name in ["kid", "kid_suite"] {
         let text = told(&home, &["explain", name]);
         for part in [
@@ -153,9 +153,9 @@ fn status_reports_a_pending_restart_after_an_update() {
     let text = told(&home, &["status"]);
     assert!(text.contains("pending") && text.contains("switchboard restart"), "{text}");
     home.order_with(&folder.join("switchboard"), &["restart"]);
-    until_true("the new program", PATIENCE, || !told(&home, &["status"]).contains("pending"));
+    until_true("the new program", TEST_TIMEOUT, || !told(&home, &["status"]).contains("pending"));
     // Only this test knows the daemon of this copy, so it has to stop it.
-    home.order(&["stop"]);
+    home.run_ok(&["stop"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Home, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 const README: &str = include_str!("../../README.md");
@@ -197,7 +197,7 @@ fn the_readme_leads_to_a_working_editor_and_back() {
     }
     assert_eq!([&cursor, &codex].map(|file| fs::read(file).unwrap()), before);
     assert!(!home.config_folder().exists() && !home.state_folder().exists());
-    until_true("nothing to be left", PATIENCE, || home.processes().is_empty());
+    until_true("nothing to be left", TEST_TIMEOUT, || home.processes().is_empty());
 
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/first_ten_minutes.txt");
     if std::env::var_os("UPDATE_TRANSCRIPT").is_some() {

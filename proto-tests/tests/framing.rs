@@ -4,7 +4,7 @@
 use std::fs;
 
 use proto_tests::shim::{INITIALIZE, answer_id, call_params, kind_of, structured};
-use proto_tests::{Home, PATIENCE, Shim};
+use proto_tests::{Home, Shim, TEST_TIMEOUT};
 use serde_json::{Value, json};
 
 fn request(id: &str, method: &str, params: &str) -> String {
@@ -18,7 +18,7 @@ fn framed(message: &str) -> String {
 /// All output until its end, for hosts that do not use line framing.
 fn output(shim: &mut Shim) -> String {
     let mut all = String::new();
-    while let Ok(line) = shim.receive_within(PATIENCE) {
+    while let Ok(line) = shim.receive_within(TEST_TIMEOUT) {
         all += &line;
         all.push('\n');
     }
@@ -159,5 +159,5 @@ fn an_unterminated_last_line_is_a_message() {
     shim.send_bytes(request("\"last\"", "tools/call", &call_params("f", "echo", "{}")).as_bytes());
     shim.close_stdin();
     assert!(shim.answer_to("\"last\"").contains("\"ok\":true"));
-    assert!(shim.ended(PATIENCE).success());
+    assert!(shim.ended(TEST_TIMEOUT).success());
 }

@@ -6,9 +6,9 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use proto_tests::streamable::{HttpHost, ModernHost, dressed};
+use proto_tests::streamable::{HttpHost, ModernHost, with_meta};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Door, Home, PATIENCE, Request, Response, bins};
+use proto_tests::{Endpoint, Home, Request, Response, TEST_TIMEOUT, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -16,12 +16,12 @@ const PARSE_ERROR: &str = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 /// Runs the check on both faces of a home with a child `kid`.
-fn doors(check: impl Fn(&Door, &str)) {
+fn doors(check: impl Fn(&Endpoint, &str)) {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
     for route in ["/proxy", "/proxy/kid"] {
-        check(&daemon.door(), route);
+        check(&daemon.endpoint(), route);
     }
 }
 
@@ -33,7 +33,7 @@ fn is_json(response: &Response) {
 
 #[test]
 fn a_body_that_is_not_json_is_refused_at_once() {
-    doors(|door, route| {
+    doors(|endpoint, route| {
         for body in [
             &b"{\"incomplete\": json"[..],
             b"",
@@ -47,7 +47,7 @@ fn a_body_that_is_not_json_is_refused_at_once() {
         ] {
             for kind in ["application/json", "text/plain", "application/x-www-form-urlencoded"] {
                 let response =
-                    door.send(&Request::new("POST", route).header("Content-Type", kind).body(body));
+                    endpoint.send(&Request::new("POST", route).header("Content-Type", kind).body(body));
                 assert_eq!(response.status, 400, "{route}: {body:?}");
                 assert_eq!(response.text(), PARSE_ERROR, "{route}: {body:?}");
                 is_json(&response);
@@ -58,7 +58,7 @@ fn a_body_that_is_not_json_is_refused_at_once() {
 
 #[test]
 fn json_that_is_not_a_message_is_refused_too() {
-    doors(|door, route| {
+    doors(|endpoint, route| {
         for body in [
             "{}",
             "[]",
@@ -76,7 +76,7 @@ fn json_that_is_not_a_message_is_refused_too() {
             r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#,
         ] {
-            let response = door.post(route, body);
+            let response = endpoint.post(route, body);
             assert_eq!(response.status, 400, "{route}: {body}");
             is_json(&response);
             assert_eq!(response.json()["error"]["code"], -32600, "{route}: {body}");
@@ -86,7 +86,7 @@ fn json_that_is_not_a_message_is_refused_too() {
 
 #[test]
 fn a_request_gets_one_json_answer_whatever_its_content_type_and_accept() {
-    doors(|door, route| {
+    doors(|endpoint, route| {
         for kind in [None, Some("application/json"), Some("text/plain"), Some("nonsense")] {
             for accept in [
                 None,
@@ -100,7 +100,7 @@ fn a_request_gets_one_json_answer_whatever_its_content_type_and_accept() {
                 let mut request = Request::new("POST", route).body(PING);
                 request = kind.map_or(request.clone(), |kind| request.header("Content-Type", kind));
                 request = accept.map_or(request.clone(), |accept| request.header("Accept", accept));
-                let response = door.send(&request);
+                let response = endpoint.send(&request);
                 assert_eq!(response.status, 200, "{route} {kind:?} {accept:?}: {}", response.text());
                 is_json(&response);
                 assert_eq!(response.json(), json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
@@ -111,7 +111,7 @@ fn a_request_gets_one_json_answer_whatever_its_content_type_and_accept() {
 
 #[test]
 fn a_client_that_does_not_accept_json_gets_406() {
-    doors(|door, route| {
+    doors(|endpoint, route| {
         for accept in [
             "text/event-stream",
             "text/html",
@@ -120,10 +120,10 @@ fn a_client_that_does_not_accept_json_gets_406() {
             "image/*",
             "*/*, application/json;q=0",
         ] {
-            let response = door.send(&Request::new("POST", route).header("Accept", accept).body(PING));
+            let response = endpoint.send(&Request::new("POST", route).header("Accept", accept).body(PING));
             assert_eq!(response.status, 406, "{route} {accept}: {}", response.text());
         }
-        let response = door.send(&Request::new("GET", route).header("Accept", "text/event-stream"));
+        let response = endpoint.send(&Request::new("GET", route).header("Accept", "text/event-stream"));
         assert_eq!(response.status, 405, "{route}: {}", response.text());
         allows(&response, route);
     });
@@ -139,9 +139,9 @@ fn allows(response: &Response, route: &str) {
 
 #[test]
 fn other_methods_get_405_with_the_allowed_ones() {
-    doors(|door, route| {
+    doors(|endpoint, route| {
         for method in ["PUT", "DELETE", "PATCH", "TRACE", "BREW"] {
-            let response = door.send(&Request::new(method, route));
+            let response = endpoint.send(&Request::new(method, route));
             assert_eq!(response.status, 405, "{method} {route}");
             allows(&response, route);
         }
@@ -149,7 +149,7 @@ fn other_methods_get_405_with_the_allowed_ones() {
     let home = Home::new();
     let daemon = home.daemon();
     for route in ["/health", "/ready", "/version", "/suites", "/status"] {
-        let response = daemon.door().post(route, "{}");
+        let response = daemon.endpoint().post(route, "{}");
         assert_eq!(response.status, 405, "POST {route}");
         assert!(response.header("allow").is_some_and(|allow| allow.contains("GET")), "{route}");
     }
@@ -157,7 +157,7 @@ fn other_methods_get_405_with_the_allowed_ones() {
 
 #[test]
 fn notifications_and_answers_get_an_empty_202() {
-    doors(|door, route| {
+    doors(|endpoint, route| {
         for body in [
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/never/heard/of","params":{}}"#,
@@ -165,7 +165,7 @@ fn notifications_and_answers_get_an_empty_202() {
             r#"{"jsonrpc":"2.0","id":"nobody-asked","result":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}"#,
         ] {
-            let response = door.post(route, body);
+            let response = endpoint.post(route, body);
             assert_eq!((response.status, response.text().as_str()), (202, ""), "{route}: {body}");
         }
     });
@@ -174,10 +174,10 @@ fn notifications_and_answers_get_an_empty_202() {
 #[test]
 fn a_body_over_the_limit_is_too_large() {
     let limit = 16 << 20;
-    doors(|door, route| {
+    doors(|endpoint, route| {
         let announced = Request::new("POST", route).header("Content-Length", &(limit + 1).to_string());
-        assert_eq!(door.send(&announced).status, 413, "{route}");
-        let mut connection = door.connect().unwrap();
+        assert_eq!(endpoint.send(&announced).status, 413, "{route}");
+        let mut connection = endpoint.connect().unwrap();
         let head = Request::new("POST", route).header("Transfer-Encoding", "chunked").bytes("localhost");
         connection.write(&head);
         let chunk = vec![b' '; 1 << 20];
@@ -189,7 +189,7 @@ fn a_body_over_the_limit_is_too_large() {
         assert_eq!(connection.response(false).unwrap().status, 413, "{route}, in chunks");
         // The limit itself is fine.
         let fits = format!("{}{PING}", " ".repeat(limit - PING.len()));
-        assert_eq!(door.post(route, &fits).status, 200, "{route}, at the limit");
+        assert_eq!(endpoint.post(route, &fits).status, 200, "{route}, at the limit");
     });
 }
 
@@ -204,21 +204,21 @@ fn options_lists_the_methods_of_a_route() {
         ("/proxy", "POST, GET, OPTIONS"),
         ("/health", "GET, HEAD, OPTIONS"),
     ] {
-        let response = daemon.door().send(&Request::new("OPTIONS", route));
+        let response = daemon.endpoint().send(&Request::new("OPTIONS", route));
         assert_eq!((response.status, response.header("allow")), (204, Some(has)), "{route}");
     }
 }
 
 #[test]
 fn options_grants_foreign_origins_nothing() {
-    doors(|door, route| {
-        let response = door.send(&Request::new("OPTIONS", route));
+    doors(|endpoint, route| {
+        let response = endpoint.send(&Request::new("OPTIONS", route));
         assert!(response.status == 204 || response.status == 200, "{}", response.status);
         assert_eq!(response.header("access-control-allow-origin"), None);
         let preflight = Request::new("OPTIONS", route)
             .header("Origin", "https://evil.example")
             .header("Access-Control-Request-Method", "POST");
-        let response = door.send(&preflight);
+        let response = endpoint.send(&preflight);
         assert_eq!(response.status, 403, "{route}");
         assert_eq!(response.header("access-control-allow-origin"), None);
     });
@@ -226,7 +226,7 @@ fn options_grants_foreign_origins_nothing() {
 
 #[test]
 fn initialize_has_defaults_for_missing_params() {
-    doors(|door, route| {
+    doors(|endpoint, route| {
         for params in [
             r#","params":{}"#,
             "",
@@ -234,7 +234,7 @@ fn initialize_has_defaults_for_missing_params() {
             r#","params":{"clientInfo":{"name":"x","version":"1"}}"#,
         ] {
             let body = format!(r#"{{"jsonrpc":"2.0","id":"i","method":"initialize"{params}}}"#);
-            let response = door.post(route, &body);
+            let response = endpoint.post(route, &body);
             assert_eq!(response.status, 200, "{route} {params}");
             let result = &response.json()["result"];
             assert!(result["protocolVersion"].is_string(), "{route} {params}: {result}");
@@ -248,11 +248,11 @@ fn initialize_has_defaults_for_missing_params() {
 
 #[test]
 fn get_describes_a_route() {
-    doors(|door, route| {
+    doors(|endpoint, route| {
         for accept in [None, Some("*/*"), Some("application/json")] {
             let request = Request::new("GET", route);
             let response =
-                door.send(&accept.map_or(request.clone(), |accept| request.header("Accept", accept)));
+                endpoint.send(&accept.map_or(request.clone(), |accept| request.header("Accept", accept)));
             assert_eq!(response.status, 200, "{route}");
             is_json(&response);
             assert!(response.text().contains("kid"), "{route}: {}", response.text());
@@ -265,24 +265,24 @@ fn health_and_discovery_can_be_curled() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
-    let door = daemon.door();
+    let endpoint = daemon.endpoint();
     for route in ["/health", "/ready", "/version"] {
-        assert_eq!(door.get(route).status, 200, "{route}");
-        let head = door.send(&Request::new("HEAD", route));
+        assert_eq!(endpoint.get(route).status, 200, "{route}");
+        let head = endpoint.send(&Request::new("HEAD", route));
         assert_eq!((head.status, head.body.len()), (200, 0), "{route}");
     }
-    assert!(door.get("/version").text().contains(env!("CARGO_PKG_VERSION")));
+    assert!(endpoint.get("/version").text().contains(env!("CARGO_PKG_VERSION")));
     for route in ["/suites", "/suites/kid_suite", "/suites/kid_suite/tools", "/status"] {
-        let response = door.get(route);
+        let response = endpoint.get(route);
         assert_eq!(response.status, 200, "{route}: {}", response.text());
         is_json(&response);
         response.json();
     }
-    assert!(door.get("/suites").text().contains("kid_suite"));
+    assert!(endpoint.get("/suites").text().contains("kid_suite"));
     for route in ["/nowhere", "/proxy/nobody", "/suites/nobody", "/proxy/kid/extra", "/PROXY", "//proxy"] {
-        assert_eq!(door.get(route).status, 404, "{route}");
+        assert_eq!(endpoint.get(route).status, 404, "{route}");
     }
-    let response = door.post("/proxy/nobody", PING);
+    let response = endpoint.post("/proxy/nobody", PING);
     assert_eq!(response.status, 404, "{}", response.text());
 }
 
@@ -291,10 +291,10 @@ fn methods_and_calls_work_on_both_faces() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
-    let door = daemon.door();
+    let endpoint = daemon.endpoint();
     let ask = |route: &str, method: &str, params: Value| {
         let body = json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}).to_string();
-        let response = door.post(route, &body);
+        let response = endpoint.post(route, &body);
         assert_eq!(response.status, 200, "{}", response.text());
         response.json()
     };
@@ -322,10 +322,10 @@ fn hidden_tools_are_hidden_on_every_face() {
     home.config(&json!({"suites": {"kid": {"expose": {"allow": ["echo"]}}}}));
     let daemon = home.daemon();
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-    let tools = daemon.door().post("/proxy/kid", body).json();
+    let tools = daemon.endpoint().post("/proxy/kid", body).json();
     assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 1, "{tools}");
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"crash","arguments":{}}}"#;
-    let refused = daemon.door().post("/proxy/kid", body).text();
+    let refused = daemon.endpoint().post("/proxy/kid", body).text();
     assert!(refused.contains("not allowed by Switchboard"), "{refused}");
 }
 
@@ -334,7 +334,7 @@ fn names_of_children_are_percent_encoded() {
     let home = Home::new();
     home.servers("odd", &[("my kid/é", &["echo"])]);
     let daemon = home.daemon();
-    let response = daemon.door().post("/proxy/my%20kid%2F%C3%A9", PING);
+    let response = daemon.endpoint().post("/proxy/my%20kid%2F%C3%A9", PING);
     assert_eq!(response.status, 200, "{}", response.text());
 }
 
@@ -366,7 +366,7 @@ fn a_failed_call_is_a_result_on_every_face_and_in_both_eras() {
     };
     let call_at = |route: &str, params: &Value| {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        let response = daemon.door().post(route, &body.to_string());
+        let response = daemon.endpoint().post(route, &body.to_string());
         assert_eq!(response.status, 200, "{}", response.text());
         response.json()
     };
@@ -379,10 +379,10 @@ fn a_failed_call_is_a_result_on_every_face_and_in_both_eras() {
             |base: &str, child: &str| if is_single { format!("{base}/{child}") } else { base.to_owned() };
         let [a, b, c, d] = children else { panic!("{children:?}") };
         is_crash(&call_at(&path("/proxy", a), &params(a)), a, false);
-        is_crash(&call_at(&path("/proxy", b), &dressed(&params(b))), b, true);
-        let legacy = HttpHost::open(daemon.door(), &path("/mcp", c), "2025-11-25", &json!({}));
+        is_crash(&call_at(&path("/proxy", b), &with_meta(&params(b))), b, true);
+        let legacy = HttpHost::open(daemon.endpoint(), &path("/mcp", c), "2025-11-25", &json!({}));
         is_crash(&legacy.ask("tools/call", &params(c)), c, false);
-        let modern = ModernHost::new(daemon.door(), &path("/mcp", d));
+        let modern = ModernHost::new(daemon.endpoint(), &path("/mcp", d));
         is_crash(&modern.ask("tools/call", &params(d)), d, true);
     }
     // A child that cannot start; `introspect` is a call of the suite too.
@@ -412,7 +412,7 @@ fn headers_do_not_reach_a_child_and_questions_do_not_hang() {
             .header("X-Canary", "canary-in-a-header")
             .header("Cookie", "canary-in-a-cookie")
             .body(body.to_string());
-        let response = daemon.door().send(&request);
+        let response = daemon.endpoint().send(&request);
         let text = response.json()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
         assert!(text.contains("decline") || text.contains("-32601"), "{kind}: {text}");
     }
@@ -427,18 +427,18 @@ fn a_closed_connection_cancels_its_call() {
     let daemon = home.daemon();
     let holds = |text: &str| fs::read_to_string(&journal).unwrap_or_default().contains(text);
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"kid_suite","arguments":{"action":"call","subtool":"hang","args":{}}}}"#;
-    let mut connection = daemon.door().connect().unwrap();
+    let mut connection = daemon.endpoint().connect().unwrap();
     connection.write(&Request::new("POST", "/proxy").body(body).bytes("localhost"));
-    until_true("the call", PATIENCE, || holds("\"hang\""));
+    until_true("the call", TEST_TIMEOUT, || holds("\"hang\""));
     drop(connection);
-    until_true("the cancel", PATIENCE, || holds("notifications/cancelled"));
+    until_true("the cancel", TEST_TIMEOUT, || holds("notifications/cancelled"));
 }
 
 #[test]
 fn a_connection_serves_many_requests() {
     let home = Home::new();
     let daemon = home.daemon();
-    let mut connection = daemon.door().connect().unwrap();
+    let mut connection = daemon.endpoint().connect().unwrap();
     for n in 0..50 {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#);
         connection.write(&Request::new("POST", "/proxy").body(body).bytes("localhost"));
@@ -464,8 +464,8 @@ fn an_unread_log_does_not_block_and_the_file_limit_is_raised() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let door = Door::unix(&home.socket());
-    let mut connection = until("the daemon", PATIENCE, || door.connect().ok());
+    let endpoint = Endpoint::unix(&home.socket());
+    let mut connection = until("the daemon", TEST_TIMEOUT, || endpoint.connect().ok());
     let ping = Request::new("POST", "/proxy").body(PING).bytes("localhost");
     // Far more lines than the pipe and the log queue hold.
     for _ in 0..5000 {
@@ -484,7 +484,7 @@ fn an_unread_log_does_not_block_and_the_file_limit_is_raised() {
         log
     });
     kill_process(Pid::from_raw(i32::try_from(daemon.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
-    let status = until("the daemon's end", PATIENCE, || daemon.try_wait().unwrap());
+    let status = until("the daemon's end", TEST_TIMEOUT, || daemon.try_wait().unwrap());
     let log = log.join().unwrap();
     assert!(status.success(), "{log}");
     assert!(log.contains("log lines dropped"), "{log}");

@@ -7,14 +7,14 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use proto_tests::{DaemonProcess, Door, Home, Request, bins};
+use proto_tests::{DaemonProcess, Endpoint, Home, Request, bins};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 /// `PORT` and `TOKEN` in a request are replaced by the real values.
 struct Gate {
     _daemon: DaemonProcess,
-    door: Door,
+    endpoint: Endpoint,
     port: String,
     token: String,
 }
@@ -22,8 +22,8 @@ struct Gate {
 impl Gate {
     fn new(home: &Home) -> Self {
         let daemon = home.daemon_on_tcp();
-        let (door, port) = (daemon.tcp(), daemon.tcp_address().port().to_string());
-        Self { token: daemon.token(), _daemon: daemon, door, port }
+        let (endpoint, port) = (daemon.tcp(), daemon.tcp_address().port().to_string());
+        Self { token: daemon.token(), _daemon: daemon, endpoint, port }
     }
 
     fn fill(&self, text: &str) -> String {
@@ -32,7 +32,7 @@ impl Gate {
 
     /// The status of a raw request; 0 if the connection was closed without an answer.
     fn status(&self, raw: &str) -> u16 {
-        let mut connection = self.door.connect().unwrap();
+        let mut connection = self.endpoint.connect().unwrap();
         connection.write(self.fill(raw).as_bytes());
         match connection.response(false) {
             Ok(response) => {
@@ -241,13 +241,13 @@ fn open_routes_reveal_no_paths_programs_or_tokens() {
     home.child("kid", &["echo"]);
     let gate = Gate::new(&home);
     for target in ["/health", "/ready", "/version", "/suites", "/suites/kid_suite", "/status", "/proxy"] {
-        let response = gate.door.get(target);
+        let response = gate.endpoint.get(target);
         assert_eq!(response.status, 200, "{target}: {}", response.text());
         for secret in [home.mark(), "evil-child", gate.token.as_str()] {
             assert!(!response.text().contains(secret), "{target} tells {secret}: {}", response.text());
         }
     }
-    assert!(gate.door.get("/suites").text().contains("kid_suite"));
+    assert!(gate.endpoint.get("/suites").text().contains("kid_suite"));
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn headers_have_a_limit_in_size_and_time() {
     let gate = Gate::new(&home);
     let status = gate.ping(&format!("{HOST}{AUTH}X-Long: {}\r\n", "x".repeat(20 << 10)));
     assert!([0, 400, 431].contains(&status), "{status}");
-    let mut connection = gate.door.connect().unwrap();
+    let mut connection = gate.endpoint.connect().unwrap();
     connection.write(b"POST /proxy HTTP/1.1\r\nHost: ");
     // The daemon closes the connection after 5 s; the test waits longer than that.
     match connection.response(false) {
@@ -291,7 +291,7 @@ fn the_socket_checks_host_and_origin_too() {
     let ping = |host: &str, origin: Option<&str>| {
         let request = Request::new("POST", "/proxy").header("Host", host).body(PING);
         let request = origin.map_or(request.clone(), |origin| request.header("Origin", origin));
-        daemon.door().send(&request).status
+        daemon.endpoint().send(&request).status
     };
     assert_eq!(ping("localhost", None), 200);
     for host in ["evil.example", "localhost.evil.example", "localhost:7420@evil", "127.0.0.1.evil.example"] {
@@ -310,7 +310,7 @@ fn socket_token_and_state_are_readable_by_their_owner_only() {
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&home.socket()), 0o600);
     assert_eq!(mode(home.socket().parent().unwrap()), 0o700);
-    let told = daemon.told();
+    let told = daemon.daemon_file();
     assert_eq!(mode(told["tokenFile"].as_str().unwrap().as_ref()), 0o600);
     assert_eq!(mode(&home.state_folder()), 0o700);
     assert_eq!(mode(format!("{}.json", home.socket().display()).as_ref()), 0o600);
@@ -428,7 +428,7 @@ fn connections_without_a_token_are_closed() {
     let patient = bytes(&format!("GET /health HTTP/1.1\r\n{HOST}\r\n"));
     let mut held = Vec::new();
     for number in 0..400 {
-        let Ok(mut connection) = gate.door.connect() else { continue };
+        let Ok(mut connection) = gate.endpoint.connect() else { continue };
         match number {
             // More than there are connection slots.
             ..300 => connection.write(&greedy),
@@ -450,14 +450,14 @@ fn connections_without_a_token_are_closed() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     // Without a token, the first answer on a connection is also the last.
-    let mut connection = gate.door.connect().unwrap();
+    let mut connection = gate.endpoint.connect().unwrap();
     connection.write(&patient);
     let answer = connection.response(false).unwrap();
     assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
     connection.write(&patient);
     assert!(connection.response(false).is_err());
     // A silent connection is closed, too.
-    let mut silent = gate.door.connect().unwrap();
+    let mut silent = gate.endpoint.connect().unwrap();
     silent.set_timeout(std::time::Duration::from_secs(30));
     assert!(silent.response(false).is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock));
 }
@@ -467,7 +467,7 @@ fn connections_with_the_token_stay_open() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let gate = Gate::new(&home);
-    let mut connection = gate.door.connect().unwrap();
+    let mut connection = gate.endpoint.connect().unwrap();
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"kid_suite","arguments":{"action":"call","subtool":"slow","args":{"ms":12000}}}}"#;
     let request = |body: &str| {
         gate.fill(&format!(
@@ -477,7 +477,7 @@ fn connections_with_the_token_stay_open() {
     };
     connection.write(request(call).as_bytes());
     // Meanwhile others open more connections than there are slots.
-    let others: Vec<_> = (0..400).map(|_| gate.door.connect()).collect();
+    let others: Vec<_> = (0..400).map(|_| gate.endpoint.connect()).collect();
     let answer = connection.response(false).unwrap();
     assert!(answer.text().contains("\"ok\":true"), "{}", answer.text());
     assert_eq!(answer.header("connection"), None);
@@ -492,7 +492,7 @@ fn pages_of_other_sites_are_refused() {
     let gate = Gate::new(&home);
     let get = |path: &str, headers: &str| {
         let raw = gate.fill(&format!("GET {path} HTTP/1.1\r\n{HOST}{headers}\r\n"));
-        gate.door.raw(raw.as_bytes(), false)
+        gate.endpoint.raw(raw.as_bytes(), false)
     };
     for path in ["/health", "/version", "/ready", "/status", "/suites", "/page/page.js", "/"] {
         for site in ["cross-site", "same-site"] {
@@ -514,6 +514,6 @@ fn pages_of_other_sites_are_refused() {
     assert_eq!(get("/health", link).status, 403);
     let answer = gate
         .fill(&format!("POST /proxy HTTP/1.1\r\n{HOST}{AUTH}Content-Length: {}\r\n\r\n{PING}", PING.len()));
-    let answer = gate.door.raw(answer.as_bytes(), false);
+    let answer = gate.endpoint.raw(answer.as_bytes(), false);
     assert_eq!((answer.status, answer.header("x-content-type-options")), (200, Some("nosniff")));
 }

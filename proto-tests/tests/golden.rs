@@ -51,7 +51,7 @@ fn check(modern_host: bool, modern_child: bool, said: &str, heard: &str) {
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{{"name":"t","arguments":{{}}{meta}}}}}"#
     );
-    assert_eq!(daemon.door().post("/proxy/era", &body).text(), heard);
+    assert_eq!(daemon.endpoint().post("/proxy/era", &body).text(), heard);
     let mut shim = if modern_host { home.raw_shim() } else { home.shim() };
     let call = r#"{"action":"call","subtool":"t","args":{}}"#;
     shim.send(&format!(
@@ -153,13 +153,15 @@ fn passes(modern: bool, method: &str, params: &str, said: impl Fn(&str) -> Strin
 
     let home = home_with(modern, method, &[&said("ID")]);
     let daemon = home.daemon();
-    assert_eq!(daemon.door().post("/proxy/era", &body).text(), said("\"h\""), "/proxy {method}");
+    assert_eq!(daemon.endpoint().post("/proxy/era", &body).text(), said("\"h\""), "/proxy {method}");
     let request = if modern {
-        ModernHost::new(daemon.door(), "/mcp/era").message(&json!("h"), method, &parsed)
+        ModernHost::new(daemon.endpoint(), "/mcp/era").message(&json!("h"), method, &parsed)
     } else {
-        HttpHost::open(daemon.door(), "/mcp/era", "2025-11-25", &json!({})).message("POST").body(body.clone())
+        HttpHost::open(daemon.endpoint(), "/mcp/era", "2025-11-25", &json!({}))
+            .message("POST")
+            .body(body.clone())
     };
-    assert_eq!(daemon.door().send(&request).text(), said("\"h\""), "/mcp {method}");
+    assert_eq!(daemon.endpoint().send(&request).text(), said("\"h\""), "/mcp {method}");
     let mut shim = home.shim_of("era");
     shim.send(&body);
     assert_eq!(shim.answer_to("\"h\""), said("\"h\""), "shim {method}");

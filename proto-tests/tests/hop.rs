@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use proto_tests::http::Connection;
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Request, Response};
+use proto_tests::{DaemonProcess, Home, Request, Response, TEST_TIMEOUT};
 use serde_json::{Value, json};
 
 /// One session, as a shim opens it.
@@ -21,7 +21,7 @@ struct Session<'a> {
 impl<'a> Session<'a> {
     fn open(daemon: &'a DaemonProcess) -> Self {
         let body = json!({"workspace": null, "version": "0.1.0", "hop": {"min": 1, "max": 1}});
-        let response = daemon.door().post("/hop/session", &body.to_string());
+        let response = daemon.endpoint().post("/hop/session", &body.to_string());
         assert_eq!(response.status, 200, "{}", response.text());
         let opened = response.json();
         assert_eq!(opened["hop"], 1);
@@ -49,13 +49,13 @@ impl<'a> Session<'a> {
 
     fn post(&mut self, body: &str) -> Response {
         let seq = self.next_seq();
-        self.daemon.door().send(&self.request(seq, body))
+        self.daemon.endpoint().send(&self.request(seq, body))
     }
 
     /// Sends on a separate connection and does not wait for the answer.
     fn start(&mut self, body: &str) -> Connection {
         let seq = self.next_seq();
-        let mut connection = self.daemon.door().connect().unwrap();
+        let mut connection = self.daemon.endpoint().connect().unwrap();
         connection.write(&self.request(seq, body).bytes("localhost"));
         connection
     }
@@ -64,7 +64,7 @@ impl<'a> Session<'a> {
         let request = Request::new("POST", "/hop/mailbox")
             .header("Switchboard-Session", &self.name)
             .body(json!({"after": after, "waitMs": wait_ms}).to_string());
-        let response = self.daemon.door().send(&request);
+        let response = self.daemon.endpoint().send(&request);
         assert_eq!(response.status, 200, "{}", response.text());
         response.json()
     }
@@ -96,14 +96,14 @@ fn messages_are_dispatched_in_sequence_whatever_order_they_arrive_in() {
         let late: Vec<_> = (1..4)
             .rev()
             .map(|n| {
-                let mut connection = daemon.door().connect().unwrap();
+                let mut connection = daemon.endpoint().connect().unwrap();
                 let body = call(100 + n, "echo", &format!(r#"{{"round":{round},"n":{n}}}"#));
                 connection.write(&session.request(first + n, &body).bytes("localhost"));
                 connection
             })
             .collect();
         let body = call(100, "echo", &format!(r#"{{"round":{round},"n":0}}"#));
-        assert_eq!(daemon.door().send(&session.request(first, &body)).status, 200);
+        assert_eq!(daemon.endpoint().send(&session.request(first, &body)).status, 200);
         for mut connection in late {
             assert_eq!(connection.response(false).unwrap().status, 200);
         }
@@ -153,7 +153,7 @@ fn a_poll_waits_until_a_message_arrives() {
         let poll = scope.spawn(|| session.mailbox(start, 25_000));
         let body = call(2, "log", "{}");
         let seq = 3;
-        assert_eq!(daemon.door().send(&session.request(seq, &body)).status, 200);
+        assert_eq!(daemon.endpoint().send(&session.request(seq, &body)).status, 200);
         let woken = poll.join().unwrap();
         assert!(woken["messages"].to_string().contains("something happened"), "{woken}");
     });
@@ -170,14 +170,14 @@ fn a_cancelled_call_gets_an_empty_answer() {
     let daemon = home.daemon();
     let mut session = Session::open(&daemon);
     let mut hanging = session.start(&call(7, "hang", "{}"));
-    until_true("the call", PATIENCE, || {
+    until_true("the call", TEST_TIMEOUT, || {
         fs::read_to_string(&journal).unwrap_or_default().contains("\"hang\"")
     });
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
     assert_eq!(session.post(cancel).status, 202);
     let answer = hanging.response(false).unwrap();
     assert_eq!((answer.status, answer.text().as_str()), (204, ""));
-    until_true("the cancel", PATIENCE, || {
+    until_true("the cancel", TEST_TIMEOUT, || {
         fs::read_to_string(&journal).unwrap().contains("notifications/cancelled")
     });
 }
@@ -191,12 +191,12 @@ fn an_unknown_session_is_refused() {
             .header("Switchboard-Session", name)
             .header("Switchboard-Seq", "1")
             .body(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
-        let status = daemon.door().send(&request).status;
+        let status = daemon.endpoint().send(&request).status;
         assert!((400..500).contains(&status), "{name:?} got {status}");
         let request = Request::new("POST", "/hop/mailbox")
             .header("Switchboard-Session", name)
             .body(r#"{"after":0,"waitMs":0}"#);
-        let status = daemon.door().send(&request).status;
+        let status = daemon.endpoint().send(&request).status;
         assert!((400..500).contains(&status), "{name:?} got {status}");
     }
 }
@@ -207,7 +207,7 @@ fn incompatible_hop_versions_are_refused_with_both_ranges() {
     let daemon = home.daemon();
     let open = |version: &str, min: u32, max: u32| {
         let body = json!({"workspace": null, "version": version, "hop": {"min": min, "max": max}});
-        daemon.door().post("/hop/session", &body.to_string())
+        daemon.endpoint().post("/hop/session", &body.to_string())
     };
     // The hop version decides, not the shim's version: older and newer shims just work.
     for (version, min, max) in [("0.0.1", 1, 1), ("99.0.0", 1, 1), ("99.0.0", 1, 7), ("nonsense", 0, 1)] {
@@ -225,7 +225,7 @@ fn incompatible_hop_versions_are_refused_with_both_ranges() {
     let mut session = Session::open(&daemon);
     assert_eq!(session.post(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).status, 200);
     for broken in ["", "{}", "[]", "{\"hop\":7}"] {
-        let status = daemon.door().post("/hop/session", broken).status;
+        let status = daemon.endpoint().post("/hop/session", broken).status;
         assert!((400..500).contains(&status), "{broken:?} got {status}");
     }
 }
@@ -265,7 +265,7 @@ fn one_session_cannot_take_all_connections() {
     let mut open = Vec::new();
     let begin = Instant::now();
     for seq in 3..2600 {
-        let Ok(mut connection) = daemon.door().connect() else { break };
+        let Ok(mut connection) = daemon.endpoint().connect() else { break };
         connection.write(&one.request(seq, note).bytes("localhost"));
         open.push(connection);
         if begin.elapsed() > std::time::Duration::from_secs(4) {

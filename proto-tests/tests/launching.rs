@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use proto_tests::shim::INITIALIZE;
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, bins, procs};
+use proto_tests::{Home, TEST_TIMEOUT, bins, procs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -84,8 +84,8 @@ fn the_process_that_launches_the_daemon_is_gone_when_it_serves() {
     let home = Home::new();
     let shim = home.shim();
     let daemon = home.daemons()[0].clone();
-    until_true("only the shim to be left", PATIENCE, || procs::descendants(shim.pid()).is_empty());
-    assert_ne!(procs::look(daemon.pid).unwrap().parent, shim.pid());
+    until_true("only the shim to be left", TEST_TIMEOUT, || procs::descendants(shim.pid()).is_empty());
+    assert_ne!(procs::find(daemon.pid).unwrap().parent, shim.pid());
     assert_eq!(home.processes().len(), 2, "{:#?}", home.processes());
 }
 
@@ -216,8 +216,8 @@ fn the_daemon_is_found_after_the_socket_path_has_changed() {
     assert!(person.tools().contains("\"tools\":"));
     // The other way round: the path disappears, and the daemon exits.
     person.log_out();
-    until_true("another daemon", PATIENCE, || person.tools().contains("\"tools\":"));
-    until_true("the old one to go", PATIENCE, || person.daemons() == 1);
+    until_true("another daemon", TEST_TIMEOUT, || person.tools().contains("\"tools\":"));
+    until_true("the old one to go", TEST_TIMEOUT, || person.daemons() == 1);
     assert_ne!(person.daemon(), next);
     assert_eq!(person.says(&["socket"]), socket);
     person.log_in();

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proto_tests::wait::becomes;
-use proto_tests::{Home, PATIENCE, Shim, bins};
+use proto_tests::{Home, Shim, TEST_TIMEOUT, bins};
 use serde_json::json;
 
 const PACE: Duration = Duration::from_millis(5);
@@ -70,7 +70,7 @@ fn a_definition_is_changed_removed_and_brought_back_under_load() {
         let calls = scope.spawn(|| call_on(&mut caller, &stop, &removed));
         let mut follows = |what: &str, mut seen: Box<dyn FnMut(&mut Shim) -> bool>| {
             let begin = Instant::now();
-            assert!(becomes(PATIENCE, || seen(&mut watcher)), "the list did not follow: {what}");
+            assert!(becomes(TEST_TIMEOUT, || seen(&mut watcher)), "the list did not follow: {what}");
             lags.push(begin.elapsed());
         };
         for round in 1..=rounds {

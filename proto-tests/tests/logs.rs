@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ impl Follower {
     #[track_caller]
     fn shows(&self, part: &str) {
         let mut seen = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(TEST_TIMEOUT) {
             if line.contains(part) {
                 return;
             }
@@ -67,7 +67,7 @@ impl Drop for Follower {
 }
 
 fn say(home: &Home, text: &str) {
-    home.order(&["call", "kid", "stderr", &json!({"text": text}).to_string()]);
+    home.run_ok(&["call", "kid", "stderr", &json!({"text": text}).to_string()]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn the_last_lines_are_shown_with_their_time() {
         say(&home, &format!("word {number}"));
     }
     let shown = || String::from_utf8(home.command(&["logs", "kid", "-n", "2"]).stdout).unwrap();
-    until_true("the last word", PATIENCE, || shown().contains("word 5"));
+    until_true("the last word", TEST_TIMEOUT, || shown().contains("word 5"));
     let text = shown();
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(text.starts_with("20") && text.contains("Z word 4"), "{text}");
@@ -92,9 +92,9 @@ fn the_last_lines_are_shown_with_their_time() {
 fn a_follower_sees_new_lines_a_crash_and_the_next_daemon() {
     let home = Home::new();
     home.child("kid", &["echo"]);
-    home.order(&["start"]);
+    home.run_ok(&["start"]);
     say(&home, "before");
-    until_true("it", PATIENCE, || {
+    until_true("it", TEST_TIMEOUT, || {
         String::from_utf8_lossy(&home.command(&["logs", "kid"]).stdout).contains("before")
     });
     let follower = Follower::start(&home, &["logs", "-f", "kid"]);
@@ -103,11 +103,11 @@ fn a_follower_sees_new_lines_a_crash_and_the_next_daemon() {
     follower.shows("a new line");
     assert_eq!(home.command(&["call", "kid", "crash"]).status.code(), Some(5));
     follower.shows("crash was asked for");
-    until_true("the next server", PATIENCE, || {
+    until_true("the next server", TEST_TIMEOUT, || {
         home.command(&["call", "kid", "stderr", r#"{"text":"the next server"}"#]).status.success()
     });
     follower.shows("the next server");
-    home.order(&["restart"]);
+    home.run_ok(&["restart"]);
     say(&home, "the next daemon");
     follower.shows("the next daemon");
     // Not found by name, because the follower runs the same program.
@@ -116,8 +116,8 @@ fn a_follower_sees_new_lines_a_crash_and_the_next_daemon() {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     follower.shows("waiting for the next one");
     // For a moment, connections to the socket of a killed process still succeed.
-    until_true("its end", PATIENCE, || home.command(&["status"]).status.code() == Some(3));
-    home.order(&["start"]);
+    until_true("its end", TEST_TIMEOUT, || home.command(&["status"]).status.code() == Some(3));
+    home.run_ok(&["start"]);
     say(&home, "after a kill");
     follower.shows("after a kill");
 }
@@ -125,13 +125,13 @@ fn a_follower_sees_new_lines_a_crash_and_the_next_daemon() {
 #[test]
 fn the_daemons_own_log_is_followed_through_a_rotation() {
     let home = Home::new();
-    home.order(&["start"]);
+    home.run_ok(&["start"]);
     let text = String::from_utf8(home.command(&["logs"]).stdout).unwrap();
     assert!(text.contains("serving"), "{text}");
     let follower = Follower::start(&home, &["logs", "-f", "-n", "1"]);
     let file = home.state_folder().join("logs/switchboardd.log");
     follower.shows("INFO");
-    home.order(&["restart"]);
+    home.run_ok(&["restart"]);
     follower.shows("restarting on request");
     follower.shows("serving");
     // A new file under the same name, as a rotation by the daemon creates it.
@@ -139,7 +139,7 @@ fn the_daemons_own_log_is_followed_through_a_rotation() {
     std::fs::write(&file, "the first line of another file\n").unwrap();
     follower.shows("the first line of another file");
     // Without a daemon, it shows what the last one wrote.
-    home.order(&["stop"]);
+    home.run_ok(&["stop"]);
     let text = String::from_utf8(home.command(&["logs", "-n", "500"]).stdout).unwrap();
     assert!(text.contains("serving") && text.contains("another file"), "{text}");
 }
@@ -187,11 +187,11 @@ fn log_in_a_watched_folder(variable: &str, level: &str) -> String {
         .stderr(std::fs::File::create(&log).unwrap())
         .spawn()
         .unwrap();
-    until_true("the daemon", PATIENCE, || std::os::unix::net::UnixStream::connect(home.socket()).is_ok());
+    until_true("the daemon", TEST_TIMEOUT, || std::os::unix::net::UnixStream::connect(home.socket()).is_ok());
     let mut shim = project.shim();
     shim.tools();
     let begin = std::time::Instant::now();
-    until_true("a while", PATIENCE, || begin.elapsed() > std::time::Duration::from_secs(3));
+    until_true("a while", TEST_TIMEOUT, || begin.elapsed() > std::time::Duration::from_secs(3));
     drop(shim);
     kill_process(Pid::from_raw(i32::try_from(daemon.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
     daemon.wait().unwrap();
@@ -212,5 +212,5 @@ fn a_log_in_a_watched_folder_causes_no_feedback_loop() {
 fn a_library_logs_only_if_the_filter_names_it() {
     let home = Home::new();
     let daemon = DaemonProcess::start_with(&home, &["--listen", "off"], &[("RUST_LOG", "warn,notify=trace")]);
-    until_true("a line of the library", PATIENCE, || daemon.log().contains("notify::"));
+    until_true("a line of the library", TEST_TIMEOUT, || daemon.log().contains("notify::"));
 }

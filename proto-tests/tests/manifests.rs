@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Home, PATIENCE, Shim, bins};
+use proto_tests::{Home, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 fn manifests(home: &Home) -> Vec<PathBuf> {
@@ -22,7 +22,7 @@ fn learn(home: &Home, children: &[&str]) {
     for child in children {
         shim.introspect(child);
     }
-    until_true("the manifests", PATIENCE, || manifests(home).len() >= children.len());
+    until_true("the manifests", TEST_TIMEOUT, || manifests(home).len() >= children.len());
 }
 
 fn names(introspected: &Value) -> Vec<String> {
@@ -59,7 +59,7 @@ fn after_a_restart_known_children_are_listed_without_a_start() {
     }
     learn(&home, &["a", "b"]);
     fs::write(&gate, "").unwrap();
-    until_true("the children to go", PATIENCE, || home.children().is_empty());
+    until_true("the children to go", TEST_TIMEOUT, || home.children().is_empty());
 
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -67,7 +67,7 @@ fn after_a_restart_known_children_are_listed_without_a_start() {
     for suite in ["a_suite", "b_suite", "c_suite"] {
         assert!(list.contains(suite), "{list}");
     }
-    let tools = daemon.door().get("/suites/a_suite/tools").json();
+    let tools = daemon.endpoint().get("/suites/a_suite/tools").json();
     assert_eq!(tools["known"], true, "{tools}");
     assert!(home.children().is_empty(), "a listing starts nothing: {:#?}", home.children());
     assert_eq!((daemon.starts("a"), daemon.starts("b")), (0, 0));
@@ -77,10 +77,10 @@ fn after_a_restart_known_children_are_listed_without_a_start() {
     assert!(names(&known).contains(&"echo".to_owned()), "{known}");
     fs::remove_file(&gate).unwrap();
     // `introspect` starts `a` in the background for the call that is likely to follow; `b` stays cold.
-    until_true("the start in the background", PATIENCE, || daemon.starts("a") == 1);
+    until_true("the start in the background", TEST_TIMEOUT, || daemon.starts("a") == 1);
     assert!(shim.call("a", "echo", "{}").contains("\"ok\":true"));
     assert_eq!((daemon.starts("a"), daemon.starts("b")), (1, 0));
-    assert_eq!(daemon.door().get("/suites/c_suite/tools").json()["known"], false);
+    assert_eq!(daemon.endpoint().get("/suites/c_suite/tools").json()["known"], false);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn schemas_survive_a_restart_byte_for_byte() {
         let _daemon = home.daemon();
         let mut shim = home.shim();
         let before = introspect(&mut shim);
-        until_true("the manifest", PATIENCE, || manifests(&home).len() == 1);
+        until_true("the manifest", TEST_TIMEOUT, || manifests(&home).len() == 1);
         before
     };
     let _daemon = home.daemon();
@@ -116,7 +116,7 @@ fn a_damaged_manifest_is_rewritten() {
         assert!(shim.request("tools/list", "{}").contains("k_suite"), "{damage:?}");
         let known = shim.introspect("k");
         assert!(names(&known).contains(&"echo".to_owned()), "{damage:?}: {known}");
-        until_true("a good one in its place", PATIENCE, || fs::read(&file).is_ok_and(|now| now == good));
+        until_true("a good one in its place", TEST_TIMEOUT, || fs::read(&file).is_ok_and(|now| now == good));
     }
 }
 
@@ -157,8 +157,8 @@ fn a_list_that_changed_meanwhile_is_updated_at_the_next_start() {
     let mut shim = home.shim();
     let old = names(&shim.introspect("k"));
     assert!(old.contains(&"crash".to_owned()), "as it last said: {old:?}");
-    until_true("the new list", PATIENCE, || names(&shim.introspect("k")) == ["page-1", "page-2", "echo"]);
-    until_true("the new manifest", PATIENCE, || {
+    until_true("the new list", TEST_TIMEOUT, || names(&shim.introspect("k")) == ["page-1", "page-2", "echo"]);
+    until_true("the new manifest", TEST_TIMEOUT, || {
         manifests(&home).iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains("page-2")))
     });
     assert_eq!(daemon.starts("k"), 1);
@@ -190,8 +190,10 @@ fn list_changed_updates_the_manifest() {
         let mut shim = home.shim();
         assert!(!names(&shim.introspect("k")).contains(&"grown".to_owned()));
         shim.call("k", "change", "{}");
-        until_true("the new tool", PATIENCE, || names(&shim.introspect("k")).contains(&"grown".to_owned()));
-        until_true("the new manifest", PATIENCE, || {
+        until_true("the new tool", TEST_TIMEOUT, || {
+            names(&shim.introspect("k")).contains(&"grown".to_owned())
+        });
+        until_true("the new manifest", TEST_TIMEOUT, || {
             manifests(&home)
                 .iter()
                 .any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains("\"grown\"")))
@@ -201,7 +203,7 @@ fn list_changed_updates_the_manifest() {
     let mut shim = home.shim();
     assert!(names(&shim.introspect("k")).contains(&"grown".to_owned()), "as it last said");
     // The new process lacks the tool, and the daemon notices that, too.
-    until("the old list again", PATIENCE, || {
+    until("the old list again", TEST_TIMEOUT, || {
         (!names(&shim.introspect("k")).contains(&"grown".to_owned())).then_some(())
     });
     assert_eq!(daemon.starts("k"), 1);
@@ -217,10 +219,10 @@ fn a_changed_list_is_updated_during_a_call_longer_than_the_idle_time() {
     shim.pid_of("k");
     let long = shim.start_call("k", "slow", r#"{"ms":9000}"#);
     let begin = Instant::now();
-    until_true("its idle time to pass", PATIENCE, || begin.elapsed() > Duration::from_millis(4500));
+    until_true("its idle time to pass", TEST_TIMEOUT, || begin.elapsed() > Duration::from_millis(4500));
     shim.call("k", "change", "{}");
     let changed = Instant::now();
-    until_true("the new manifest", PATIENCE, || {
+    until_true("the new manifest", TEST_TIMEOUT, || {
         manifests(&home)
             .iter()
             .any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains("\"grown\"")))
@@ -247,10 +249,10 @@ fn a_new_description_keeps_the_manifest_and_a_new_command_gets_its_own() {
     assert!(shim.request("tools/list", "{}").contains("other words"));
 
     home.child_with("k", &["slow-initialize", "2500"], &[("OTHER", "1")]);
-    home.order(&["reload"]);
-    assert_eq!(daemon.door().get("/suites/k_suite/tools").json()["known"], false);
+    home.run_ok(&["reload"]);
+    assert_eq!(daemon.endpoint().get("/suites/k_suite/tools").json()["known"], false);
     shim.introspect("k");
-    until_true("a manifest more", PATIENCE, || manifests(&home).len() == 2);
+    until_true("a manifest more", TEST_TIMEOUT, || manifests(&home).len() == 2);
     assert!(file.exists());
 }
 
@@ -258,7 +260,7 @@ fn a_new_description_keeps_the_manifest_and_a_new_command_gets_its_own() {
 fn a_dry_run_waits_for_slow_lists_and_writes_the_manifest() {
     let home = Home::new();
     home.child("k", &["prompts-slow", "1500"]);
-    home.order(&["--dry-run"]);
+    home.run_ok(&["--dry-run"]);
     assert_eq!(manifests(&home).len(), 1);
     let _daemon = home.daemon();
     let suites = String::from_utf8(home.command(&["ls", "--json"]).stdout).unwrap();

@@ -3,7 +3,7 @@
 //! ask its host something.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
-use proto_tests::conformance::{Served, adapter};
+use proto_tests::conformance::{FrontServer, adapter};
 use proto_tests::shim::call_params;
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::{Home, Shim, bins};
@@ -25,7 +25,7 @@ fn home(child: &str) -> Home {
 }
 
 /// The same child as a remote server, over the transport of its revision.
-fn home_far_away(child: &str) -> (Home, Served) {
+fn home_far_away(child: &str) -> (Home, FrontServer) {
     let home = Home::new();
     let era_child = bins().era_child.to_str().unwrap();
     let command: Vec<&str> = [era_child].into_iter().chain(args(child)).collect();
@@ -98,7 +98,7 @@ impl Host for OverShim {
     }
 }
 
-struct OverProxy(proto_tests::Door);
+struct OverProxy(proto_tests::Endpoint);
 
 impl Host for OverProxy {
     fn ask(&mut self, method: &str, params: &str) -> Value {
@@ -120,7 +120,7 @@ impl Host for OverProxy {
 }
 
 struct OverRegistry {
-    door: proto_tests::Door,
+    endpoint: proto_tests::Endpoint,
     session: Option<HttpHost>,
 }
 
@@ -128,13 +128,13 @@ impl Host for OverRegistry {
     fn ask(&mut self, method: &str, params: &str) -> Value {
         let params: Value = serde_json::from_str(params).unwrap();
         if method == "initialize" {
-            let (host, answer) = HttpHost::greet(self.door.clone(), "/mcp/era", &params, None);
+            let (host, answer) = HttpHost::greet(self.endpoint.clone(), "/mcp/era", &params, None);
             self.session = Some(host);
             return answer;
         }
         match &self.session {
             Some(host) => host.ask(method, &params),
-            None => ModernHost::new(self.door.clone(), "/mcp/era").ask(method, &params),
+            None => ModernHost::new(self.endpoint.clone(), "/mcp/era").ask(method, &params),
         }
     }
 
@@ -229,7 +229,7 @@ fn over_the_proxy_to_a_child_behind_http(host: &str, child: &str) {
 
 fn through_the_proxy(host: &str, child: &str, home: &Home) {
     let daemon = home.daemon();
-    let answer = check(host, &mut OverProxy(daemon.door()), "test_simple_text");
+    let answer = check(host, &mut OverProxy(daemon.endpoint()), "test_simple_text");
     if host != MODERN && child == MODERN {
         // The child knows that this host cannot be asked, and refuses the call.
         assert_eq!(answer["error"]["code"], -32021, "{answer}");
@@ -251,7 +251,7 @@ fn over_the_registry_to_a_child_behind_http(host: &str, child: &str) {
 
 fn through_the_registry(host: &str, home: &Home) {
     let daemon = home.daemon();
-    let mut over = OverRegistry { door: daemon.door(), session: None };
+    let mut over = OverRegistry { endpoint: daemon.endpoint(), session: None };
     let answer = check(host, &mut over, "test_simple_text");
     fits(host, "tools/call", &answer);
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();

@@ -3,7 +3,7 @@
 
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE};
+use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT};
 use serde_json::{Value, json};
 
 fn call(suite: &str, subtool: &str) -> Value {
@@ -38,13 +38,13 @@ fn every_call_is_counted_once_on_every_face() {
         shim.call("kid", "echo", "{}");
     }
     shim.introspect("kid");
-    let door = daemon.door();
-    assert_eq!(door.post("/proxy", &message(1, "tools/call", &call("kid_suite", "echo"))).status, 200);
+    let endpoint = daemon.endpoint();
+    assert_eq!(endpoint.post("/proxy", &message(1, "tools/call", &call("kid_suite", "echo"))).status, 200);
     let own = json!({"name": "echo", "arguments": {}});
-    assert_eq!(door.post("/proxy/kid", &message(1, "tools/call", &own)).status, 200);
-    let legacy = HttpHost::open(daemon.door(), "/mcp", "2025-11-25", &json!({}));
+    assert_eq!(endpoint.post("/proxy/kid", &message(1, "tools/call", &own)).status, 200);
+    let legacy = HttpHost::open(daemon.endpoint(), "/mcp", "2025-11-25", &json!({}));
     legacy.ask("tools/call", &call("kid_suite", "echo"));
-    ModernHost::new(daemon.door(), "/mcp/kid").ask("tools/call", &own);
+    ModernHost::new(daemon.endpoint(), "/mcp/kid").ask("tools/call", &own);
     // Neither lists nor pings are calls.
     shim.request("tools/list", "{}");
     shim.request("ping", "{}");
@@ -121,9 +121,9 @@ fn only_the_last_failures_are_kept() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
-    let door = daemon.door();
+    let endpoint = daemon.endpoint();
     for id in 0..120 {
-        door.post("/proxy", &message(id, "tools/call", &call("kid_suite", &format!("made up {id}"))));
+        endpoint.post("/proxy", &message(id, "tools/call", &call("kid_suite", &format!("made up {id}"))));
     }
     let status = daemon.status();
     assert_eq!(status["lastErrors"].as_array().unwrap().len(), 50);
@@ -138,13 +138,13 @@ fn a_call_in_flight_is_counted_and_a_cancelled_one_is_no_failure() {
     let mut shim = home.shim();
     shim.call("kid", "echo", "{}");
     let id = shim.start_call("kid", "hang", "{}");
-    until_true("the call", PATIENCE, || counted(&daemon, "kid").0["inFlight"] == 1);
+    until_true("the call", TEST_TIMEOUT, || counted(&daemon, "kid").0["inFlight"] == 1);
     assert_eq!(daemon.status()["calls"]["inFlight"], 1);
     shim.send(
         &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
             .to_string(),
     );
-    until_true("its end", PATIENCE, || counted(&daemon, "kid").0["inFlight"] == 0);
+    until_true("its end", TEST_TIMEOUT, || counted(&daemon, "kid").0["inFlight"] == 0);
     let (calls, _) = counted(&daemon, "kid");
     assert_eq!((&calls["total"], &calls["errors"]), (&json!(2), &json!(0)), "{calls}");
     assert_eq!(daemon.status()["lastErrors"], json!([]));
@@ -159,7 +159,7 @@ fn metrics_survive_a_reload_and_need_a_token() {
     shim.call("kid", "echo", "{}");
     let generation = daemon.status()["generation"].as_u64().unwrap();
     home.config(&json!({"suites": {"kid": {"description": "another"}}}));
-    until_true("the reload", PATIENCE, || daemon.status()["generation"].as_u64().unwrap() > generation);
+    until_true("the reload", TEST_TIMEOUT, || daemon.status()["generation"].as_u64().unwrap() > generation);
     shim.call("kid", "echo", "{}");
     assert_eq!(counted(&daemon, "kid").0["total"], 2);
     let open = daemon.tcp().get("/status").json();
@@ -179,9 +179,9 @@ fn the_memory_of_a_child_includes_its_descendants() {
         assert!(status["memoryKb"].as_u64().unwrap() > 1000, "{status}");
         daemon.suite("kid")["children"][0]["memoryKb"].as_u64()
     };
-    until_true("a look", PATIENCE, || memory().is_some_and(|kib| kib > 0));
+    until_true("a look", TEST_TIMEOUT, || memory().is_some_and(|kib| kib > 0));
     let before = memory().unwrap();
     shim.call("kid", "eat", r#"{"mb":64}"#);
     // A measurement is reused for one second.
-    until_true("the next look", PATIENCE, || memory().is_some_and(|kib| kib > before + 60 * 1024));
+    until_true("the next look", TEST_TIMEOUT, || memory().is_some_and(|kib| kib > before + 60 * 1024));
 }

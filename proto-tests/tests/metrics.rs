@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use proto_tests::far::{self, Far};
+use proto_tests::scripted_server::{self, ScriptedServer};
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Door, Home, PATIENCE, Request};
+use proto_tests::{DaemonProcess, Endpoint, Home, Request, TEST_TIMEOUT};
 use serde_json::{Value, json};
 
 /// Samples by name and labels, as a parser of the format sees them.
@@ -15,7 +15,7 @@ type Samples = BTreeMap<String, f64>;
 
 #[track_caller]
 fn scrape(daemon: &DaemonProcess) -> Samples {
-    let answer = daemon.door().get("/metrics");
+    let answer = daemon.endpoint().get("/metrics");
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     samples(&answer.text())
@@ -57,8 +57,8 @@ fn own(tool: &str) -> Value {
 }
 
 #[track_caller]
-fn posts(door: &Door, path: &str, method: &str, params: &Value) {
-    assert_eq!(door.post(path, &message(1, method, params)).status, 200);
+fn posts(endpoint: &Endpoint, path: &str, method: &str, params: &Value) {
+    assert_eq!(endpoint.post(path, &message(1, method, params)).status, 200);
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn calls_are_counted_per_face_and_match_the_status() {
     let mut shim = home.shim();
     let mut single = home.shim_of("kid");
     single.initialize();
-    let door = daemon.door();
-    let legacy = HttpHost::open(daemon.door(), "/mcp", "2025-11-25", &json!({}));
-    let modern = ModernHost::new(daemon.door(), "/mcp/kid");
+    let endpoint = daemon.endpoint();
+    let legacy = HttpHost::open(daemon.endpoint(), "/mcp", "2025-11-25", &json!({}));
+    let modern = ModernHost::new(daemon.endpoint(), "/mcp/kid");
     for _ in 0..2 {
         shim.call("kid", "echo", "{}");
     }
@@ -79,10 +79,10 @@ fn calls_are_counted_per_face_and_match_the_status() {
         single.request("tools/call", &own("echo").to_string());
     }
     for _ in 0..4 {
-        posts(&door, "/proxy", "tools/call", &call("echo"));
+        posts(&endpoint, "/proxy", "tools/call", &call("echo"));
     }
     for _ in 0..5 {
-        posts(&door, "/proxy/kid", "tools/call", &own("echo"));
+        posts(&endpoint, "/proxy/kid", "tools/call", &own("echo"));
     }
     for _ in 0..6 {
         legacy.ask("tools/call", &call("echo"));
@@ -140,10 +140,10 @@ fn ended_sessions_and_children_are_counted_with_their_reason() {
     shim.call("kid", "echo", "{}");
     shim.call("kid", "crash", "{}");
     shim.call("kid", "echo", "{}");
-    let legacy = HttpHost::open(daemon.door(), "/mcp", "2025-11-25", &json!({}));
+    let legacy = HttpHost::open(daemon.endpoint(), "/mcp", "2025-11-25", &json!({}));
     legacy.end();
     let name = "mcp_client_session_duration_seconds_count";
-    until_true("the end of the first", PATIENCE, || {
+    until_true("the end of the first", TEST_TIMEOUT, || {
         sum(&scrape(&daemon), name, &[r#"child="kid""#, r#"error_type="child_exited""#]) == 1.0
     });
     let seen = scrape(&daemon);
@@ -155,7 +155,7 @@ fn ended_sessions_and_children_are_counted_with_their_reason() {
         1.0
     );
     drop(shim);
-    until_true("the shim's session", PATIENCE, || {
+    until_true("the shim's session", TEST_TIMEOUT, || {
         sum(&scrape(&daemon), "mcp_server_session_duration_seconds_count", &[r#"face="shim""#]) == 1.0
     });
 }
@@ -165,7 +165,7 @@ fn unknown_names_add_no_series() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
-    let mut connection = daemon.door().connect().unwrap();
+    let mut connection = daemon.endpoint().connect().unwrap();
     let mut post = |path: &str, method: &str, params: &Value| {
         let request = Request::new("POST", path).body(message(1, method, params));
         connection.write(&request.bytes("localhost"));
@@ -194,16 +194,16 @@ fn unknown_names_add_no_series() {
 #[test]
 fn names_with_special_characters_are_escaped() {
     let home = Home::new();
-    let far = Far::start(far::legacy);
+    let far = ScriptedServer::start(scripted_server::legacy);
     let child = "a\"b\\c é} 7 # EOF";
     home.definition("odd", &json!({"mcpServers": {child: {"url": far.url()}}}).to_string());
     let daemon = home.daemon();
     let tool = "t\"\\\n# EOF\nswitchboard_child_up 9\r{x=\"";
     // Any face would do; this one passes the tool's name unchanged.
     let path = "/proxy/a%22b%5Cc%20%C3%A9%7D%207%20%23%20EOF";
-    posts(&daemon.door(), path, "tools/call", &json!({"name": tool, "arguments": {}}));
+    posts(&daemon.endpoint(), path, "tools/call", &json!({"name": tool, "arguments": {}}));
     let escaped = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let text = daemon.door().get("/metrics").text();
+    let text = daemon.endpoint().get("/metrics").text();
     let seen = samples(&text);
     assert_eq!(seen[&format!("switchboard_child_up{{child=\"{}\"}}", escaped(child))], 1.0, "{text}");
     let labels = [format!("child=\"{}\"", escaped(child)), format!("gen_ai_tool_name=\"{}\"", escaped(tool))];
@@ -247,8 +247,8 @@ fn held_servers_are_counted_but_not_named() {
     project.child("stranger", &["echo"]);
     let daemon = home.daemon();
     let _shim = project.shim();
-    until_true("it to wait", PATIENCE, || sum(&scrape(&daemon), "switchboard_trust_pending", &[]) == 1.0);
-    assert!(!daemon.door().get("/metrics").text().contains("stranger"));
+    until_true("it to wait", TEST_TIMEOUT, || sum(&scrape(&daemon), "switchboard_trust_pending", &[]) == 1.0);
+    assert!(!daemon.endpoint().get("/metrics").text().contains("stranger"));
 }
 
 #[test]
@@ -264,14 +264,14 @@ fn two_scrapes_without_activity_are_equal() {
     }
     // Their lists are fetched in the background.
     let lists = || sum(&scrape(&daemon), CLIENT, &[r#"mcp_method_name="tools/list""#]);
-    until_true("the lists", PATIENCE, || lists() >= 2.0);
+    until_true("the lists", TEST_TIMEOUT, || lists() >= 2.0);
     let steady = |text: &str| -> Vec<String> {
         let moves =
             |line: &&str| !line.starts_with("process_") && !line.starts_with("switchboard_child_memory");
         text.lines().filter(moves).map(str::to_owned).collect()
     };
-    let look = || steady(&daemon.door().get("/metrics").text());
-    until_true("quiet", PATIENCE, || look() == look());
+    let look = || steady(&daemon.endpoint().get("/metrics").text());
+    until_true("quiet", TEST_TIMEOUT, || look() == look());
 }
 
 /// The dashboard and the alert rules use only metrics that exist.
@@ -283,14 +283,14 @@ fn dashboard_and_rules_use_existing_metrics() {
     let mut shim = home.shim();
     shim.call("kid", "echo", "{}");
     shim.call("kid", "crash", "{}");
-    HttpHost::open(daemon.door(), "/mcp", "2025-11-25", &json!({})).end();
-    until_true("the end", PATIENCE, || {
+    HttpHost::open(daemon.endpoint(), "/mcp", "2025-11-25", &json!({})).end();
+    until_true("the end", TEST_TIMEOUT, || {
         let seen = scrape(&daemon);
         sum(&seen, "mcp_client_session_duration_seconds_count", &[]) == 1.0
             && sum(&seen, "switchboard_child_memory_bytes", &[]) >= 0.0
     });
     let known: BTreeSet<String> = {
-        let text = daemon.door().get("/metrics").text();
+        let text = daemon.endpoint().get("/metrics").text();
         let families: Vec<(String, String)> = text
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE "))

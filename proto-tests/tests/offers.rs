@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::streamable::HttpHost;
-use proto_tests::wait::{PATIENCE, until, until_true};
+use proto_tests::wait::{TEST_TIMEOUT, until, until_true};
 use proto_tests::{DaemonProcess, Home, bins};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn home(children: &[&str], config: &Value) -> Home {
 }
 
 fn host(daemon: &DaemonProcess) -> HttpHost {
-    HttpHost::open(daemon.door(), "/mcp", LATEST, &json!({}))
+    HttpHost::open(daemon.endpoint(), "/mcp", LATEST, &json!({}))
 }
 
 /// Runs a child once, so that what it offers is known.
@@ -29,8 +29,8 @@ fn wake(daemon: &DaemonProcess, host: &HttpHost, child: &str) {
     let answer = host.ask("tools/call", &json!({"name": format!("{child}_suite"), "arguments": arguments}));
     assert!(answer.get("result").is_some(), "{answer}");
     // Once the daemon has its lists, a session that is opened now sees them.
-    until_true("the lists of the child", PATIENCE, || {
-        let listed = daemon.door().post("/proxy", r#"{"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#);
+    until_true("the lists of the child", TEST_TIMEOUT, || {
+        let listed = daemon.endpoint().post("/proxy", r#"{"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#);
         listed.json()["result"]["prompts"].as_array().unwrap().len() >= 4
     });
 }
@@ -65,7 +65,7 @@ fn prompts_and_resources_of_a_single_child_keep_their_names() {
 
     let same = |method: &str, params: Value| {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let own = daemon.door().post("/proxy/era", &request.to_string());
+        let own = daemon.endpoint().post("/proxy/era", &request.to_string());
         assert_eq!(host.ask(method, &params), own.json(), "{method}");
         own.json()
     };
@@ -83,7 +83,7 @@ fn prompts_and_resources_of_a_single_child_keep_their_names() {
     for cursor in [json!("garbage"), json!("000000000000.2"), json!(7)] {
         assert_eq!(host.ask("prompts/list", &json!({"cursor": cursor}))["error"]["code"], -32602);
     }
-    let welcome = HttpHost::open(daemon.door(), "/mcp", LATEST, &json!({}));
+    let welcome = HttpHost::open(daemon.endpoint(), "/mcp", LATEST, &json!({}));
     assert!(welcome.session != host.session);
 }
 
@@ -110,12 +110,12 @@ fn clashing_names_are_prefixed_by_default() {
     let host = host(&daemon);
     wake(&daemon, &host, "a");
     wake(&daemon, &host, "b");
-    until_true("both children's prompts", PATIENCE, || {
+    until_true("both children's prompts", TEST_TIMEOUT, || {
         prompts(&host).contains(&"b_test_simple_prompt".to_owned())
     });
     assert!(prompts(&host).contains(&"a_test_simple_prompt".to_owned()));
     assert!(!prompts(&host).contains(&"test_simple_prompt".to_owned()));
-    let own = daemon.door().post(
+    let own = daemon.endpoint().post(
         "/proxy/b",
         r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"test_simple_prompt"}}"#,
     );
@@ -177,7 +177,7 @@ fn with_strategy_refuse_clashes_are_left_out_and_reported() {
     wake(&daemon, &host, "a");
     let arguments = json!({"action": "call", "subtool": "test_simple_text"});
     host.ask("tools/call", &json!({"name": "b_suite", "arguments": arguments}));
-    let refused = until("the clash", PATIENCE, || {
+    let refused = until("the clash", TEST_TIMEOUT, || {
         let listed = host.ask("prompts/list", &json!({}));
         listed["result"]["prompts"].as_array().unwrap().is_empty().then_some(listed)
     });
@@ -202,7 +202,7 @@ fn a_workspace_cannot_redirect_the_users_own_prompts_and_resources() {
     }
     project.define("evil", &entry("evil"));
     let daemon = DaemonProcess::start(&home, &["--listen", "off", "--trust-root", home.mark()]);
-    let host = HttpHost::open(daemon.door(), &format!("/mcp?{}", project.named()), LATEST, &json!({}));
+    let host = HttpHost::open(daemon.endpoint(), &format!("/mcp?{}", project.named()), LATEST, &json!({}));
     for child in ["trusted", "other", "evil"] {
         wake(&daemon, &host, child);
     }
@@ -218,7 +218,7 @@ fn a_workspace_cannot_redirect_the_users_own_prompts_and_resources() {
         if !rule.is_null() {
             project.config(&json!({"conflicts": rule}));
         }
-        home.order(&["reload"]);
+        home.run_ok(&["reload"]);
         let listed = prompts(&host);
         let own = listed.iter().filter(|name| *name == "test_simple_prompt").count();
         assert_eq!(own, 1, "{rule}: {listed:?}");
@@ -232,7 +232,7 @@ fn a_workspace_cannot_redirect_the_users_own_prompts_and_resources() {
         }
     }
     // Its prompts get a prefix, as its workspace's config says.
-    until_true("the workspace's own", PATIENCE, || {
+    until_true("the workspace's own", TEST_TIMEOUT, || {
         prompts(&host).contains(&"evil_test_simple_prompt".to_owned())
     });
 }
@@ -302,7 +302,7 @@ fn children_log_at_the_most_verbose_level_of_all_hosts() {
     assert_eq!(curious.ask("logging/setLevel", &json!({"level": "debug"}))["result"], json!({}));
     assert_eq!((heard(&curious), heard(&quiet)), (3, 0));
     // The next process gets the level, too.
-    home.order(&["restart", "era"]);
+    home.run_ok(&["restart", "era"]);
     assert_eq!((heard(&curious), heard(&quiet)), (3, 0));
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, Shim, bins};
+use proto_tests::{Home, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 fn home(era: &str) -> Home {
@@ -55,7 +55,7 @@ fn the_host_hears_of_changes_of_this_child_only() {
     shim.initialize();
     call(&mut shim, "test_simple_text");
     home.child("another", &[]);
-    until_true("the other child to be there", PATIENCE, || {
+    until_true("the other child to be there", TEST_TIMEOUT, || {
         let suites = home.command(&["status", "--json"]);
         String::from_utf8_lossy(&suites.stdout).contains("another")
     });
@@ -74,13 +74,13 @@ fn a_host_can_subscribe_to_the_childs_resources() {
         shim.initialize();
         let watched = json!({"uri": "test://watched-resource"});
         assert_eq!(ask(&mut shim, "resources/subscribe", &watched)["result"], json!({}));
-        until_true("the child to be asked for it", PATIENCE, || {
+        until_true("the child to be asked for it", TEST_TIMEOUT, || {
             call(&mut shim, "test_report")["result"]["structuredContent"]["watched"] == 1
         });
         call(&mut shim, "test_update_watched_resource");
         assert_eq!(shim.notification("notifications/resources/updated")["params"], watched, "{era}");
         assert_eq!(ask(&mut shim, "resources/unsubscribe", &watched)["result"], json!({}));
-        until_true("the child to be told", PATIENCE, || {
+        until_true("the child to be told", TEST_TIMEOUT, || {
             call(&mut shim, "test_report")["result"]["structuredContent"]["watched"] == 0
         });
     }
@@ -100,8 +100,8 @@ fn subscriptions_survive_a_crash_of_the_child() {
             let pid = rustix::process::Pid::from_raw(pid).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         }
-        until_true("the next child, which nobody calls", PATIENCE, || daemon.starts("era") == 2);
-        until_true("the next child to be asked for it", PATIENCE, || {
+        until_true("the next child, which nobody calls", TEST_TIMEOUT, || daemon.starts("era") == 2);
+        until_true("the next child to be asked for it", TEST_TIMEOUT, || {
             call(&mut shim, "test_report")["result"]["structuredContent"]["watched"] == 1
         });
         call(&mut shim, "test_update_watched_resource");
@@ -118,7 +118,7 @@ fn a_missing_child_is_named_and_works_once_defined() {
     let refused = ask(&mut shim, "initialize", &hello);
     assert!(refused["error"]["message"].as_str().unwrap().contains("`era`"), "{refused}");
     define(&home, "legacy");
-    until_true("the child to be there", PATIENCE, || {
+    until_true("the child to be there", TEST_TIMEOUT, || {
         ask(&mut shim, "initialize", &hello).get("result").is_some()
     });
     assert!(has_tool(&ask(&mut shim, "tools/list", &json!({})), "test_simple_text"));
@@ -132,7 +132,7 @@ fn the_next_daemon_shows_the_same_child() {
     shim.initialize();
     call(&mut shim, "test_simple_text");
     daemon.signal(rustix::process::Signal::KILL);
-    daemon.ended(PATIENCE);
+    daemon.ended(TEST_TIMEOUT);
     let _next = home.daemon();
     let listed = ask(&mut shim, "tools/list", &json!({}));
     assert!(has_tool(&listed, "test_simple_text") && !has_tool(&listed, "era_suite"), "{listed}");

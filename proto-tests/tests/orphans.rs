@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::{becomes, until_true};
-use proto_tests::{Home, PATIENCE, Shim, bins, procs};
+use proto_tests::{Home, Shim, TEST_TIMEOUT, bins, procs};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Has the child start grandchildren of every kind, and returns their pids.
@@ -50,7 +50,7 @@ fn all_calls_of_a_killed_daemon_are_answered_and_no_process_is_left() {
             .iter_mut()
             .map(|shim| (0..8).map(|_| shim.start_call("k", "hang", "{}")).collect())
             .collect();
-        until_true("the calls to arrive", PATIENCE, || {
+        until_true("the calls to arrive", TEST_TIMEOUT, || {
             shims[0].call("k", "received", "{}").matches("hang").count() >= 64
         });
 
@@ -114,7 +114,7 @@ fn a_terminated_daemon_leaves_no_process() {
     assert!(pids.len() >= 28, "{pids:?}");
     let asked = Instant::now();
     daemon.signal(Signal::TERM);
-    let status = daemon.ended(PATIENCE);
+    let status = daemon.ended(TEST_TIMEOUT);
     assert_eq!(status.code(), Some(0), "{status}: {}", daemon.log());
     assert!(asked.elapsed() < Duration::from_secs(15), "the promise is 5 s: {:?}", asked.elapsed());
     all_gone(&pids, GONE);
@@ -161,17 +161,17 @@ fn descriptors_and_threads_come_back_after_crashes() {
     shim.call("k0", "echo", "{}");
     shim.call("k0", "crash", "{}");
     let settled = |descendants: usize| procs::descendants(daemon.pid()).len() <= descendants;
-    until_true("the first to be cleared", PATIENCE, || settled(0));
+    until_true("the first to be cleared", TEST_TIMEOUT, || settled(0));
     let (fds, threads) = (procs::fds(daemon.pid()), procs::threads(daemon.pid()));
     for _ in 0..3 {
         for child in 1..12 {
             shim.call(&format!("k{child}"), "crash", "{}");
         }
     }
-    until_true("all to be cleared, zombies too", PATIENCE, || settled(0));
-    until_true("the descriptors to come back", PATIENCE, || procs::fds(daemon.pid()) <= fds + 2);
+    until_true("all to be cleared, zombies too", TEST_TIMEOUT, || settled(0));
+    until_true("the descriptors to come back", TEST_TIMEOUT, || procs::fds(daemon.pid()) <= fds + 2);
     // Idle threads for file work end after a while.
-    until_true("the threads to come back", PATIENCE, || procs::threads(daemon.pid()) <= threads + 2);
+    until_true("the threads to come back", TEST_TIMEOUT, || procs::threads(daemon.pid()) <= threads + 2);
 }
 
 // --- killing the guard, the daemon, and both ---
@@ -210,10 +210,10 @@ fn a_killed_guard_leaves_nothing_and_its_callers_are_told() {
         for child in ["k", "stubborn"] {
             let pids = family(&mut shim, child);
             let own = pids[pids.len() - 1];
-            let guard = procs::look(own).unwrap().parent;
+            let guard = procs::find(own).unwrap().parent;
             assert!(guards(&home).contains(&guard), "{guard} is no guard");
             let hanging = shim.start_call(child, "hang", "{}");
-            until_true("the call", PATIENCE, || daemon.suite(child)["children"][0]["inFlight"] == 1);
+            until_true("the call", TEST_TIMEOUT, || daemon.suite(child)["children"][0]["inFlight"] == 1);
             let killed = Instant::now();
             kill(guard);
             all_gone(&pids, SWEPT);
@@ -228,7 +228,7 @@ fn a_killed_guard_leaves_nothing_and_its_callers_are_told() {
     // No zombies are left either.
     let zombies =
         || procs::descendants(daemon.pid()).into_iter().filter(|process| process.zombie).collect::<Vec<_>>();
-    assert!(becomes(PATIENCE, || zombies().is_empty()), "never reaped: {:#?}", zombies());
+    assert!(becomes(TEST_TIMEOUT, || zombies().is_empty()), "never reaped: {:#?}", zombies());
 }
 
 /// In a container, the session leader may be outside of it; then session and process group ids read as 0.
@@ -350,7 +350,7 @@ fn goes_quiet(file: &std::path::Path) {
         std::thread::sleep(Duration::from_millis(500));
         touched() == before
     };
-    assert!(becomes(PATIENCE, is_quiet), "`{}` is still touched", file.display());
+    assert!(becomes(TEST_TIMEOUT, is_quiet), "`{}` is still touched", file.display());
 }
 
 #[test]
@@ -365,12 +365,12 @@ fn a_chain_of_processes_that_fork_and_exit_does_not_escape() {
         let mut shim = home.shim();
         let (sh, setsid) = (beats.with_extension("sh"), beats.with_extension("setsid"));
         shim.call("k", "echo", "{}");
-        until_true("both chains", PATIENCE, || sh.exists() && setsid.exists());
+        until_true("both chains", TEST_TIMEOUT, || sh.exists() && setsid.exists());
         // A living shim would start another daemon.
         shim.signal(Signal::KILL);
         drop(shim);
         daemon.signal(signal);
-        daemon.ended(PATIENCE);
+        daemon.ended(TEST_TIMEOUT);
         until_true("the guard to go", GONE, || guards(&home).is_empty());
         goes_quiet(&sh);
         goes_quiet(&setsid);
@@ -390,8 +390,8 @@ fn a_chain_of_processes_does_not_outrun_the_daemon_when_its_guard_is_killed() {
         let _daemon = home.daemon();
         let mut shim = home.shim();
         let (sh, setsid) = (beats.with_extension("sh"), beats.with_extension("setsid"));
-        let guard = procs::look(shim.pid_of("k")).unwrap().parent;
-        until_true("both chains", PATIENCE, || sh.exists() && setsid.exists());
+        let guard = procs::find(shim.pid_of("k")).unwrap().parent;
+        until_true("both chains", TEST_TIMEOUT, || sh.exists() && setsid.exists());
         assert!(guards(&home).contains(&guard), "{guard} is no guard");
         kill(guard);
         let answer = shim.call("other", "echo", "{}");
@@ -407,7 +407,7 @@ fn a_chain_of_processes_does_not_outrun_the_daemon_when_its_guard_is_killed() {
 fn stopped_guard(home: &Home, shim: &mut Shim) -> Vec<i32> {
     let file = home.path().join("pids");
     shim.start_call("k", "echo", "{}");
-    until_true("the guard to be stopped", PATIENCE, || {
+    until_true("the guard to be stopped", TEST_TIMEOUT, || {
         std::fs::read_to_string(&file).is_ok_and(|pids| pids.ends_with('\n'))
     });
     let pids = std::fs::read_to_string(&file).unwrap();
@@ -430,7 +430,7 @@ fn a_stopped_guard_is_killed_and_its_children_with_it() {
     shim.signal(Signal::KILL);
     drop(shim);
     daemon.signal(Signal::TERM);
-    daemon.ended(PATIENCE);
+    daemon.ended(TEST_TIMEOUT);
     all_gone(&pids, Duration::from_secs(1));
 }
 
@@ -571,7 +571,7 @@ fn a_container_is_stopped_by_its_id() {
         let [(id, pid)] = docker.containers().try_into().unwrap();
         assert!(docker.orders().contains("--cidfile"), "{}", docker.orders());
 
-        home.order(&["restart", "box"]);
+        home.run_ok(&["restart", "box"]);
         until_true("the container to go after a restart", GONE, || !procs::alive(pid));
         assert!(docker.was_told_to_end(&id), "{}", docker.orders());
 
@@ -581,12 +581,12 @@ fn a_container_is_stopped_by_its_id() {
         until_true("the container to go with the one that spoke for it", GONE, || !procs::alive(pid));
         assert!(docker.was_told_to_end(&id), "{}", docker.orders());
 
-        until_true("the next one", PATIENCE, || shim.call("box", "echo", "{}").contains("\"ok\":true"));
+        until_true("the next one", TEST_TIMEOUT, || shim.call("box", "echo", "{}").contains("\"ok\":true"));
         let [(id, pid)] = docker.containers().try_into().unwrap();
         shim.signal(Signal::KILL);
         drop(shim);
         daemon.signal(Signal::TERM);
-        assert_eq!(daemon.ended(PATIENCE).code(), Some(0));
+        assert_eq!(daemon.ended(TEST_TIMEOUT).code(), Some(0));
         until_true("the container to go with the daemon", GONE, || !procs::alive(pid));
         assert!(docker.was_told_to_end(&id), "{}", docker.orders());
     }
@@ -631,7 +631,7 @@ fn a_containers_own_cidfile_is_used() {
     assert!(home.shim().call("box", "echo", "{}").contains("\"ok\":true"), "{}", docker.orders());
     let [(id, pid)] = docker.containers().try_into().unwrap();
     assert_eq!(docker.orders().matches("--cidfile").count(), 1, "{}", docker.orders());
-    home.order(&["restart", "box"]);
+    home.run_ok(&["restart", "box"]);
     until_true("the container to go", GONE, || !procs::alive(pid));
     assert!(docker.was_told_to_end(&id), "{}", docker.orders());
 }
@@ -648,6 +648,6 @@ fn a_file_that_is_no_container_id_is_not_deleted() {
     // The engine refuses it, as it would without Switchboard.
     let answer = home.shim().call("box", "echo", "{}");
     assert!(answer.contains("container ID file found"), "{answer}: {}", docker.orders());
-    home.order(&["restart", "box"]);
+    home.run_ok(&["restart", "box"]);
     assert_eq!(std::fs::read_to_string(file).unwrap(), "ssh-ed25519 AAAA me@here\n");
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use proto_tests::http::Connection;
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Door, Home, PATIENCE, Request, Response, bins};
+use proto_tests::{DaemonProcess, Endpoint, Home, Request, Response, TEST_TIMEOUT, bins};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -44,9 +44,9 @@ fn code(home: &Home, daemon: &DaemonProcess) -> String {
 }
 
 /// Exchanges a code as our own page does.
-fn exchange(door: &Door, code: &str) -> Response {
-    let origin = format!("http://{}", door.host());
-    door.send(&Request::new("POST", "/page/session").header("Origin", &origin).body(entry(code)))
+fn exchange(endpoint: &Endpoint, code: &str) -> Response {
+    let origin = format!("http://{}", endpoint.host());
+    endpoint.send(&Request::new("POST", "/page/session").header("Origin", &origin).body(entry(code)))
 }
 
 fn entry(code: &str) -> String {
@@ -70,12 +70,12 @@ struct Feed {
 }
 
 impl Feed {
-    fn open(door: &Door, bearer: Option<&str>) -> Result<Self, Response> {
+    fn open(endpoint: &Endpoint, bearer: Option<&str>) -> Result<Self, Response> {
         let request = Request::new("GET", "/status/events");
         let request = bearer.map_or(request.clone(), |bearer| request.bearer(bearer));
         let opened = Instant::now();
-        let mut connection = door.connect().unwrap();
-        connection.write(&request.bytes(&door.host()));
+        let mut connection = endpoint.connect().unwrap();
+        connection.write(&request.bytes(&endpoint.host()));
         let mut head = connection.head().unwrap();
         if head.status != 200 {
             connection.rest(&mut head).unwrap();
@@ -108,7 +108,7 @@ impl Feed {
     /// Reads events until a status matches.
     #[track_caller]
     fn until(&mut self, mut wanted: impl FnMut(&Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
             let (kind, status) = self.next().expect("the feed goes on");
             assert_eq!(kind, "status");
@@ -125,9 +125,9 @@ fn the_page_is_served_without_a_token_and_loads_nothing_external() {
     let home = Home::new();
     home.config(&json!({"http": {"listen": "off", "openDiscovery": false}}));
     let daemon = home.daemon_on_tcp();
-    for door in [daemon.tcp(), daemon.door()] {
+    for endpoint in [daemon.tcp(), daemon.endpoint()] {
         for part in PARTS {
-            let got = door.get(part);
+            let got = endpoint.get(part);
             assert_eq!(got.status, 200, "{part}: {}", got.text());
             let policy = got.header("content-security-policy").unwrap();
             for rule in [
@@ -158,7 +158,7 @@ fn the_page_is_served_without_a_token_and_loads_nothing_external() {
             let addresses = got.text().replace("http://www.w3.org/2000/svg", "");
             assert!(!addresses.contains("://") && !addresses.contains("url("), "{part}");
 
-            let head = door.send(&Request::new("HEAD", part));
+            let head = endpoint.send(&Request::new("HEAD", part));
             assert_eq!(
                 (head.status, head.header("content-type")),
                 (200, got.header("content-type")),
@@ -167,14 +167,14 @@ fn the_page_is_served_without_a_token_and_loads_nothing_external() {
             assert_eq!(head.header("content-length"), Some(got.body.len().to_string().as_str()), "{part}");
             let tag = got.header("etag").unwrap();
             for known in [tag.to_owned(), format!("W/{tag}"), format!("\"x\", {tag}"), "*".to_owned()] {
-                let again = door.send(&Request::new("GET", part).header("If-None-Match", &known));
+                let again = endpoint.send(&Request::new("GET", part).header("If-None-Match", &known));
                 assert_eq!((again.status, again.body.len()), (304, 0), "{part}: {known}");
                 assert_eq!(again.header("etag"), Some(tag));
             }
-            let other = door.send(&Request::new("GET", part).header("If-None-Match", "\"x\""));
+            let other = endpoint.send(&Request::new("GET", part).header("If-None-Match", "\"x\""));
             assert_eq!(other.status, 200, "{part}");
         }
-        let shell = door.get("/").text();
+        let shell = endpoint.get("/").text();
         let lower = shell.to_ascii_lowercase();
         assert!(lower.contains("<noscript>") && lower.contains("switchboard status"));
         for inline in ["<style", " style=", " onload", " onclick", "javascript:"] {
@@ -186,12 +186,12 @@ fn the_page_is_served_without_a_token_and_loads_nothing_external() {
         );
         assert!(!shell.contains(&daemon.token()) && !shell.contains(home.mark()));
     }
-    assert_eq!(daemon.door().get("/page/other.js").status, 404);
+    assert_eq!(daemon.endpoint().get("/page/other.js").status, 404);
     assert_eq!(daemon.tcp().get("/page/other.js").status, 401);
     assert_eq!(daemon.tcp().get("/status").status, 401);
-    let wrong = daemon.door().post("/", "{}");
+    let wrong = daemon.endpoint().post("/", "{}");
     assert_eq!((wrong.status, wrong.header("allow")), (405, Some("GET, HEAD")));
-    let wrong = daemon.door().get("/page/session");
+    let wrong = daemon.endpoint().get("/page/session");
     assert_eq!((wrong.status, wrong.header("allow")), (405, Some("POST")));
 }
 
@@ -199,9 +199,9 @@ fn the_page_is_served_without_a_token_and_loads_nothing_external() {
 fn a_code_works_once_and_only_from_our_own_page() {
     let home = Home::new();
     let daemon = home.daemon_on_tcp();
-    let door = daemon.tcp();
+    let endpoint = daemon.tcp();
     let (code, port) = (code(&home, &daemon), daemon.tcp_address().port());
-    let own = format!("http://{}", door.host());
+    let own = format!("http://{}", endpoint.host());
     // None of these uses up the code.
     for origins in [
         vec![],
@@ -219,7 +219,7 @@ fn a_code_works_once_and_only_from_our_own_page() {
                 request = request.header("Origin", origin);
             }
             request = token.map_or(request.clone(), |token| request.bearer(&token));
-            let answer = door.send(&request);
+            let answer = endpoint.send(&request);
             assert_eq!(answer.status, 403, "{origins:?}: {}", answer.text());
             assert_eq!(answer.header("access-control-allow-origin"), None, "{origins:?}");
         }
@@ -228,24 +228,24 @@ fn a_code_works_once_and_only_from_our_own_page() {
         ["", "x", &code[1..], &format!("{code}0"), &code.to_uppercase(), &"0".repeat(64), &daemon.token()]
             .iter()
             .filter(|wrong| ***wrong != *code)
-            .map(|wrong| exchange(&door, wrong))
+            .map(|wrong| exchange(&endpoint, wrong))
             .collect();
     assert!(wrong.len() >= 6);
-    let good = exchange(&door, &code);
+    let good = exchange(&endpoint, &code);
     assert_eq!(good.status, 200, "{}", good.text());
     assert_eq!(good.header("access-control-allow-origin"), None);
     let bearer = good.json()["bearer"].as_str().unwrap().to_owned();
     assert!(bearer.len() == 64 && bearer != code && bearer != daemon.token());
-    let replayed = exchange(&door, &code);
+    let replayed = exchange(&endpoint, &code);
     // Used codes and wrong codes get the same answer.
     for answer in &wrong {
         assert_eq!((answer.status, answer.text()), (401, replayed.text()));
     }
     assert_eq!(replayed.status, 401);
-    assert_eq!(exchange(&door, &bearer).status, 401);
+    assert_eq!(exchange(&endpoint, &bearer).status, 401);
     for body in ["", "{}", "[]", r#"{"code":1}"#, &format!(r#"{{"code":"{}"}}"#, "0".repeat(2000))] {
         let request = Request::new("POST", "/page/session").header("Origin", &own).body(body);
-        assert_eq!(door.send(&request).status, 400, "{body}");
+        assert_eq!(endpoint.send(&request).status, 400, "{body}");
     }
 }
 
@@ -262,7 +262,7 @@ fn the_page_works_under_every_local_host_name() {
             .body(entry(&code(&home, &daemon)));
         assert_eq!(daemon.tcp().send(&request).status, 200, "{host}");
     }
-    let socket = exchange(&daemon.door(), &code(&home, &daemon));
+    let socket = exchange(&daemon.endpoint(), &code(&home, &daemon));
     assert_eq!(socket.status, 200);
 }
 
@@ -282,9 +282,10 @@ fn our_page_can_read_the_status_and_use_nothing_else() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon_on_tcp();
-    let (door, own) = (daemon.tcp(), format!("http://{}", daemon.tcp_address()));
+    let (endpoint, own) = (daemon.tcp(), format!("http://{}", daemon.tcp_address()));
     let with = |method: &str, target: &str| {
-        door.send(&Request::new(method, target).header("Origin", &own).bearer(&daemon.token()).body(PING))
+        endpoint
+            .send(&Request::new(method, target).header("Origin", &own).bearer(&daemon.token()).body(PING))
             .status
     };
     for target in ["/", "/status", "/suites", "/suites/kid_suite"] {
@@ -312,9 +313,9 @@ fn a_bearer_reads_what_the_page_shows_and_nothing_else() {
     home.child("kid", &["echo"]);
     let daemon = home.daemon_on_tcp();
     home.shim().call("kid", "echo", "{}");
-    let (door, bearer) = (daemon.tcp(), bearer(&home, &daemon));
+    let (endpoint, bearer) = (daemon.tcp(), bearer(&home, &daemon));
     let ask = |method: &str, target: &str| {
-        door.send(&Request::new(method, target).bearer(&bearer).body(if method == "POST" {
+        endpoint.send(&Request::new(method, target).bearer(&bearer).body(if method == "POST" {
             PING
         } else {
             ""
@@ -367,7 +368,7 @@ fn a_bearer_reads_what_the_page_shows_and_nothing_else() {
     assert_eq!(health.status, 200);
     for wrong in [bearer[1..].to_owned(), format!("{bearer}0"), bearer.to_uppercase(), "0".repeat(64)] {
         if wrong != bearer {
-            let seen = door.send(&Request::new("GET", "/status").bearer(&wrong)).json();
+            let seen = endpoint.send(&Request::new("GET", "/status").bearer(&wrong)).json();
             assert_eq!(seen.get("pid"), None, "{wrong}");
         }
     }
@@ -385,7 +386,7 @@ fn a_page_is_updated_when_something_happens() {
     home.child("kid", &["echo"]);
     let daemon = home.daemon_on_tcp();
     let mut feed = Feed::open(&daemon.tcp(), Some(&bearer(&home, &daemon))).ok().unwrap();
-    let mut on_socket = Feed::open(&daemon.door(), None).ok().unwrap();
+    let mut on_socket = Feed::open(&daemon.endpoint(), None).ok().unwrap();
     let first = feed.until(|_| true);
     assert_eq!(first["pid"], daemon.pid());
     assert_eq!(first["suites"][0]["state"], "cold");
@@ -412,20 +413,20 @@ fn a_page_is_updated_when_something_happens() {
 fn the_number_of_page_feeds_is_limited() {
     let home = Home::new();
     let daemon = home.daemon_on_tcp();
-    let (door, bearer) = (daemon.tcp(), bearer(&home, &daemon));
+    let (endpoint, bearer) = (daemon.tcp(), bearer(&home, &daemon));
     for (bearer, status) in [(None, 401), (Some("0".repeat(64)), 401)] {
-        let refused = Feed::open(&door, bearer.as_deref()).err().unwrap();
+        let refused = Feed::open(&endpoint, bearer.as_deref()).err().unwrap();
         assert_eq!(refused.status, status, "{}", refused.text());
     }
-    let mut feeds: Vec<_> = (0..8).map(|_| Feed::open(&door, Some(&bearer)).ok().unwrap()).collect();
+    let mut feeds: Vec<_> = (0..8).map(|_| Feed::open(&endpoint, Some(&bearer)).ok().unwrap()).collect();
     assert!(feeds.iter_mut().all(|feed| feed.next().is_some()));
-    let refused = Feed::open(&door, Some(&bearer)).err().unwrap();
+    let refused = Feed::open(&endpoint, Some(&bearer)).err().unwrap();
     assert_eq!(refused.status, 503);
     assert!(refused.text().contains("close one"), "{}", refused.text());
     feeds.pop();
-    until_true("a free place", PATIENCE, || Feed::open(&door, Some(&bearer)).is_ok());
+    until_true("a free place", TEST_TIMEOUT, || Feed::open(&endpoint, Some(&bearer)).is_ok());
     // Other routes still work.
-    assert_eq!(door.get("/health").status, 200);
+    assert_eq!(endpoint.get("/health").status, 200);
 }
 
 #[test]
@@ -445,7 +446,7 @@ fn a_page_is_told_of_the_daemons_exit_and_does_not_delay_it() {
             last = kind;
         }
         assert_eq!(last, "gone", "{args:?}");
-        assert!(daemon.ended(PATIENCE).success(), "{args:?}");
+        assert!(daemon.ended(TEST_TIMEOUT).success(), "{args:?}");
     }
 }
 
@@ -507,7 +508,7 @@ fn open_shows_the_page_in_a_browser() {
     let output = open(&["--json"]);
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&told["opened"], &told["expiresMs"]), (&json!(true), &json!(30_000)), "{told}");
-    until_true("the browser", PATIENCE, || opened.exists());
+    until_true("the browser", TEST_TIMEOUT, || opened.exists());
     // Every user can see command lines, so the browser is given a private file that redirects to the page.
     let file = home.state_folder().join("open.html");
     assert_eq!(fs::read_to_string(&opened).unwrap().trim_end(), format!("1:file://{}", file.display()));

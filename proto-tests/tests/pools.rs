@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Home, PATIENCE, Shim, bins, procs};
+use proto_tests::{Home, Shim, TEST_TIMEOUT, bins, procs};
 use serde_json::{Value, json};
 
 /// A definition in the one-child format, from an entry that `Home::entry` made.
@@ -96,18 +96,18 @@ fn a_new_name_or_description_keeps_the_process() {
     let pid = shim.pid_of("k");
 
     define(&home, "k", "k", "after", &entry);
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert_eq!(daemon.suite("k")["description"], "after");
     assert_eq!(shim.pid_of("k"), pid, "a description is no reason for a new process");
 
     home.config(&json!({"suites": {"k": {"suiteName": "other"}}}));
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert_eq!(daemon.suite("k")["name"], "other");
     assert_eq!(daemon.pids("k"), [pid], "a suite name is no reason for a new process");
 
     home.config(&json!({}));
     define(&home, "k", "renamed", "after", &entry);
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert_eq!(shim.pid_of("renamed"), pid, "a child's name is no reason for a new process");
     assert_eq!(daemon.starts("renamed"), 1);
 }
@@ -121,17 +121,19 @@ fn a_new_environment_replaces_the_process_and_calls_in_flight_finish() {
     let mut shim = home.shim();
     let old = shim.pid_of("k");
     let slow = shim.start_call("k", "slow", r#"{"ms":2000,"mark":"old"}"#);
-    until_true("the call to be under way", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    until_true("the call to be under way", TEST_TIMEOUT, || {
+        daemon.suite("k")["children"][0]["inFlight"] == 1
+    });
 
     define(&home, "k", "k", "x", &entry("blue"));
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     let new = shim.pid_of("k");
     assert_ne!(new, old);
     assert_eq!(structured(&shim.call("k", "env", "{}"))["COLOUR"], "blue");
     assert!(procs::alive(old), "it still has a call to finish");
     let answer = shim.answer_to(&slow.to_string());
     assert_eq!(structured(&answer)["args"]["mark"], "old", "{answer}");
-    until_true("the old one to go", PATIENCE, || !procs::alive(old));
+    until_true("the old one to go", TEST_TIMEOUT, || !procs::alive(old));
     assert_eq!(shim.pid_of("k"), new);
 }
 
@@ -142,8 +144,8 @@ fn a_removed_definition_stops_its_process() {
     let _daemon = home.daemon();
     let pid = home.shim().pid_of("k");
     fs::remove_file(home.config_folder().join("mcps/k/.mcp.json")).unwrap();
-    home.order(&["reload"]);
-    until_true("the process to go", PATIENCE, || !procs::alive(pid));
+    home.run_ok(&["reload"]);
+    until_true("the process to go", TEST_TIMEOUT, || !procs::alive(pid));
 }
 
 // --- scopes ---
@@ -169,7 +171,7 @@ fn session_scope_gives_each_session_its_own_process_until_it_ends() {
     assert!(owned(first) && owned(second));
 
     drop(one);
-    until_true("the process to go with its session", PATIENCE, || !procs::alive(first));
+    until_true("the process to go with its session", TEST_TIMEOUT, || !procs::alive(first));
     assert_eq!(two.pid_of("k"), second, "the other session is not concerned");
     assert_eq!(daemon.pids("k"), [second]);
 }
@@ -183,10 +185,10 @@ fn a_session_that_ends_during_a_start_leaves_no_process() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     shim.start_call("k", "echo", "{}");
-    until_true("the start", PATIENCE, || !home.children().is_empty());
+    until_true("the start", TEST_TIMEOUT, || !home.children().is_empty());
     drop(shim);
-    until_true("the session to end", PATIENCE, || daemon.status()["sessions"] == json!([]));
-    until_true("the process to follow it", PATIENCE, || home.children().is_empty());
+    until_true("the session to end", TEST_TIMEOUT, || daemon.status()["sessions"] == json!([]));
+    until_true("the process to follow it", TEST_TIMEOUT, || home.children().is_empty());
 }
 
 #[test]
@@ -224,7 +226,7 @@ fn call_scope_never_gives_a_process_two_calls_at_once() {
     let most = thread::scope(|scope| {
         let looking = scope.spawn(|| {
             let (mut most_at_once, mut most) = (0, 0);
-            until("all the calls", PATIENCE, || {
+            until("all the calls", TEST_TIMEOUT, || {
                 let suite = daemon.suite("k");
                 let children = suite["children"].as_array().unwrap().clone();
                 let flying = |child: &Value| child["inFlight"].as_u64().unwrap();
@@ -261,7 +263,7 @@ fn call_scope_works_in_parallel_up_to_max() {
     let daemon = home.daemon();
     let mut shims: Vec<Shim> = (0..4).map(|_| home.shim()).collect();
     let ids: Vec<u64> = shims.iter_mut().map(|shim| shim.start_call("k", "hang", "{}")).collect();
-    until_true("four at once", PATIENCE, || {
+    until_true("four at once", TEST_TIMEOUT, || {
         let suite = daemon.suite("k");
         let children = suite["children"].as_array().unwrap().clone();
         children.len() == 4 && children.iter().all(|child| child["inFlight"] == 1)
@@ -273,7 +275,7 @@ fn call_scope_works_in_parallel_up_to_max() {
         ));
     }
     let pids: Vec<_> = (0..4).map(|_| shims[0].start_call("k", "slow", r#"{"ms":1000}"#)).collect();
-    until_true("four of one session at once", PATIENCE, || {
+    until_true("four of one session at once", TEST_TIMEOUT, || {
         let suite = daemon.suite("k");
         let children = suite["children"].as_array().unwrap().clone();
         children.iter().filter(|child| child["inFlight"] == 1).count() == 4
@@ -294,13 +296,13 @@ fn call_scope_gives_no_call_to_a_process_that_works_on_a_cancelled_one() {
     // `pid_of` has listed its tools, so the next request in flight is the call itself.
     let first = shim.pid_of("k");
     let cancelled = shim.start_call("k", "where", "{}");
-    until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    until_true("the call", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 1);
     let busy = daemon.pids("k")[0];
     assert_eq!(busy, first);
     cancel(&mut shim, cancelled);
     shim.request("ping", "{}");
     assert_ne!(shim.pid_of("k"), busy, "it still works on the other call");
-    until_true("it to be free again", PATIENCE, || shim.pid_of("k") == busy);
+    until_true("it to be free again", TEST_TIMEOUT, || shim.pid_of("k") == busy);
 }
 
 #[test]
@@ -315,13 +317,13 @@ fn call_scope_replaces_a_process_that_hangs_in_a_cancelled_call() {
     let mut shim = home.shim();
     let deaf = shim.pid_of("k");
     let cancelled = shim.start_call("k", "where", "{}");
-    until_true("the call", PATIENCE, || {
+    until_true("the call", TEST_TIMEOUT, || {
         daemon.suite("k")["children"][0]["inFlight"].as_u64().is_some_and(|calls| calls > 0)
     });
     shim.request("ping", "{}");
     cancel(&mut shim, cancelled);
-    until_true("it to be replaced", PATIENCE, || !procs::alive(deaf));
-    until_true("another to serve", PATIENCE, || {
+    until_true("it to be replaced", TEST_TIMEOUT, || !procs::alive(deaf));
+    until_true("another to serve", TEST_TIMEOUT, || {
         let answer = shim.call("k", "where", "{}");
         answer.contains("\"pid\"") && structured(&answer)["pid"] != deaf
     });
@@ -341,12 +343,12 @@ fn call_scope_keeps_a_process_that_dropped_a_cancelled_call() {
     let pid = shim.pid_of("k");
     for _ in 0..3 {
         let cancelled = shim.start_call("k", "hang", "{}");
-        until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+        until_true("the call", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 1);
         cancel(&mut shim, cancelled);
         assert_eq!(shim.pid_of("k"), pid);
     }
     let begin = Instant::now();
-    until_true("longer than silence may last", PATIENCE, || begin.elapsed() > Duration::from_secs(3));
+    until_true("longer than silence may last", TEST_TIMEOUT, || begin.elapsed() > Duration::from_secs(3));
     assert_eq!(shim.pid_of("k"), pid);
     assert_eq!(daemon.starts("k"), 1);
 }
@@ -363,7 +365,7 @@ fn two_hosts_of_a_shared_child_are_asked_where_max_allows() {
     let daemon = home.daemon();
     let (mut one, mut two) = (home.shim(), home.shim());
     one.start_call("k", "hang", "{}");
-    until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    until_true("the call", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 1);
     for kind in ["elicitation/create", "sampling/createMessage"] {
         let short = kind.split('/').next().unwrap();
         let id = two.start_call("k", "ask", &json!({"kind": short}).to_string());
@@ -391,7 +393,7 @@ fn a_cancelled_question_does_not_block_the_next_hosts_question() {
         } else {
             cancel(&mut one, asking);
         }
-        until_true("the call to be given up", PATIENCE, || {
+        until_true("the call to be given up", TEST_TIMEOUT, || {
             let suite = daemon.suite("k");
             suite["children"].as_array().unwrap().iter().all(|child| child["inFlight"] == 0)
         });
@@ -407,7 +409,7 @@ fn a_cancelled_question_does_not_block_the_next_hosts_question() {
 
 #[track_caller]
 fn spares(daemon: &proto_tests::DaemonProcess, child: &str, many: usize) -> Vec<i32> {
-    until("spares", PATIENCE, || {
+    until("spares", TEST_TIMEOUT, || {
         let suite = daemon.suite(child);
         let free: Vec<i32> = suite["children"]
             .as_array()?
@@ -458,7 +460,7 @@ fn a_definition_that_never_ran_is_never_warmed() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     shim.request("tools/list", "{}");
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     daemon.status();
     // `c` is used; that takes long enough for any start to become visible.
     shim.pid_of("c");
@@ -477,7 +479,7 @@ fn spares_are_started_again_after_a_restart_of_the_daemon() {
         home.shim().pid_of("k");
         spares(&daemon, "k", 2);
     }
-    until_true("the first daemon's children to go", PATIENCE, || home.children().is_empty());
+    until_true("the first daemon's children to go", TEST_TIMEOUT, || home.children().is_empty());
     let daemon = home.daemon();
     let waiting = spares(&daemon, "k", 2);
     assert!(waiting.contains(&home.shim().pid_of("k")));
@@ -492,10 +494,10 @@ fn a_warm_shared_child_outlives_its_idle_time_and_is_restarted_after_a_crash() {
     let pid = home.shim().pid_of("k");
     // A warm child outlives its idle time, and is restarted after a crash without a call.
     let begin = Instant::now();
-    until_true("four times its idle time", PATIENCE, || begin.elapsed() > Duration::from_millis(1200));
+    until_true("four times its idle time", TEST_TIMEOUT, || begin.elapsed() > Duration::from_millis(1200));
     assert_eq!(daemon.pids("k"), [pid], "warm ones stay");
     home.shim().call("k", "crash", "{}");
-    until_true("another one", PATIENCE, || daemon.pids("k").first().is_some_and(|other| *other != pid));
+    until_true("another one", TEST_TIMEOUT, || daemon.pids("k").first().is_some_and(|other| *other != pid));
 }
 
 // --- idle ---
@@ -509,7 +511,7 @@ fn an_idle_child_is_stopped_and_introspection_is_not_use() {
     let mut shim = home.shim();
     let pid = shim.pid_of("k");
     let used = Instant::now();
-    until_true("the child to go although it is looked at all the time", PATIENCE, || {
+    until_true("the child to go although it is looked at all the time", TEST_TIMEOUT, || {
         // Once the child is gone, an introspect would start it again, so only while it surely runs.
         if used.elapsed() < Duration::from_millis(1500) {
             shim.introspect("k");
@@ -538,7 +540,7 @@ fn a_child_with_an_unanswered_call_is_not_idle() {
     let answer = shim.call("k", "slow", r#"{"ms":2500}"#);
     assert!(answer.contains("\"ok\":true"), "{answer}");
     assert!(procs::alive(pid));
-    until_true("it to go then", PATIENCE, || !procs::alive(pid));
+    until_true("it to go then", TEST_TIMEOUT, || !procs::alive(pid));
 }
 
 #[test]
@@ -549,14 +551,14 @@ fn idle_children_beyond_warm_are_stopped() {
     let daemon = home.daemon();
     let mut shims: Vec<Shim> = (0..4).map(|_| home.shim()).collect();
     let ids: Vec<u64> = shims.iter_mut().map(|shim| shim.start_call("k", "slow", r#"{"ms":1500}"#)).collect();
-    until_true("four processes", PATIENCE, || daemon.pids("k").len() == 4);
+    until_true("four processes", TEST_TIMEOUT, || daemon.pids("k").len() == 4);
     for (shim, id) in shims.iter_mut().zip(ids) {
         shim.answer_to(&id.to_string());
     }
-    until_true("three to go", PATIENCE, || daemon.pids("k").len() == 1);
+    until_true("three to go", TEST_TIMEOUT, || daemon.pids("k").len() == 1);
     let left = daemon.pids("k");
     let begin = Instant::now();
-    until_true("a few idle times", PATIENCE, || begin.elapsed() > Duration::from_secs(3));
+    until_true("a few idle times", TEST_TIMEOUT, || begin.elapsed() > Duration::from_secs(3));
     assert_eq!(daemon.pids("k"), left);
 }
 

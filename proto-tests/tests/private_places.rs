@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use proto_tests::shim::INITIALIZE;
 use proto_tests::wait::until;
-use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, bins};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -167,7 +167,7 @@ fn with_state(home: &Home, args: &[&str]) -> Output {
 fn is_refused(home: &Home, why: &str) {
     let shared = home.path().join("shared").display().to_string();
     let mut daemon = DaemonProcess::spawn_with_env(home, &[("XDG_STATE_HOME", &shared)]);
-    assert_eq!(daemon.ended(PATIENCE).code(), Some(1), "{}", daemon.log());
+    assert_eq!(daemon.ended(TEST_TIMEOUT).code(), Some(1), "{}", daemon.log());
     assert!(daemon.log().contains(why), "{why}: {}", daemon.log());
     let commands: [&[&str]; 5] =
         [&["allow", "--list"], &["secret", "ls"], &["ls"], &["--dry-run"], &["undo", "--yes"]];
@@ -191,7 +191,7 @@ fn a_state_folder_that_others_can_change_is_not_used() {
         &[("XDG_STATE_HOME", shared.to_str().unwrap())],
     );
     daemon.signal(Signal::TERM);
-    assert!(daemon.ended(PATIENCE).success());
+    assert!(daemon.ended(TEST_TIMEOUT).success());
     assert!(with_state(&home, &["allow", "--list"]).status.success());
     // No program writes through a link.
     let mine = home.write(".bashrc", "# mine\n");
@@ -278,7 +278,7 @@ fn a_linked_data_folder_refuses_only_the_children_that_use_it() {
     assert_eq!(fs::read_dir(&away).unwrap().count(), 0);
     for (child, name) in [("stores", "data"), ("runner", "runners")] {
         fs::remove_file(state.join(name)).unwrap();
-        home.order(&["restart", child]);
+        home.run_ok(&["restart", child]);
         shim.pid_of(child);
         assert_eq!(
             state.join(name).symlink_metadata().unwrap().permissions().mode() & 0o777,
@@ -302,7 +302,7 @@ fn a_log_or_a_lock_that_is_a_link_is_not_written_through() {
     }
     drop(home.shim());
     home.command(&["allow"]);
-    home.order(&["stop"]);
+    home.run_ok(&["stop"]);
     assert_eq!(fs::read_to_string(mine).unwrap(), "# mine\n");
 }
 
@@ -362,5 +362,5 @@ fn a_daemon_from_a_project_folder_is_not_run() {
     let output = run(&[], &path);
     assert!(String::from_utf8_lossy(&output.stdout).contains("serverInfo"), "{output:?}");
     assert!(!marker.exists());
-    assert!(until("the daemon to stop", PATIENCE, || run(&["stop"], &path).status.code()) == 0);
+    assert!(until("the daemon to stop", TEST_TIMEOUT, || run(&["stop"], &path).status.code()) == 0);
 }

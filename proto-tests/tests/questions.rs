@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::kind_of;
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, Shim};
+use proto_tests::{Home, Shim, TEST_TIMEOUT};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn read(home: &Home) -> String {
 #[track_caller]
 fn told(home: &Home) -> Value {
     let mut told = Value::Null;
-    until_true("the child's answer", PATIENCE, || {
+    until_true("the child's answer", TEST_TIMEOUT, || {
         let text = read(home);
         let mut messages =
             text.lines().filter_map(|line| serde_json::from_str::<Value>(line.split_once(' ')?.1).ok());
@@ -116,7 +116,7 @@ fn a_question_of_a_cancelled_call_is_answered_at_once() {
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let id = shim.start_call("k", "ask", r#"{"kind":"elicitation","ms":1500}"#);
-    until_true("the call to arrive", PATIENCE, || read(&home).contains("1500"));
+    until_true("the call to arrive", TEST_TIMEOUT, || read(&home).contains("1500"));
     cancel(&mut shim, id);
     assert_eq!(told(&home)["result"], json!({"action": "cancel"}));
     shim.request("ping", "{}");
@@ -129,9 +129,9 @@ fn a_question_to_a_session_that_has_ended_is_answered_at_once() {
     let daemon = home.daemon();
     let (mut leaves, _stays) = (home.shim(), home.shim());
     leaves.start_call("k", "ask", r#"{"kind":"elicitation","ms":5000}"#);
-    until_true("the call to arrive", PATIENCE, || read(&home).contains("5000"));
+    until_true("the call to arrive", TEST_TIMEOUT, || read(&home).contains("5000"));
     drop(leaves);
-    until_true("the session to end", PATIENCE, || {
+    until_true("the session to end", TEST_TIMEOUT, || {
         daemon.status()["sessions"].as_array().is_some_and(|sessions| sessions.len() == 1)
     });
     let answer = told(&home);
@@ -168,13 +168,13 @@ fn a_cancelled_call_does_not_block_logs_to_other_hosts() {
         let (mut cancels, mut hears) = (home.shim(), home.shim());
         assert!(log_arrives(&mut hears));
         let id = cancels.start_call("k", "hang", "{}");
-        until_true("the call to arrive", PATIENCE, || read(&home).contains("\"hang"));
+        until_true("the call to arrive", TEST_TIMEOUT, || read(&home).contains("\"hang"));
         let pid = hears.pid_of("k");
         cancel(&mut cancels, id);
         if leaves {
             drop(cancels);
         }
-        until_true("logs to arrive again", PATIENCE, || log_arrives(&mut hears));
+        until_true("logs to arrive again", TEST_TIMEOUT, || log_arrives(&mut hears));
         assert_eq!(hears.pid_of("k"), pid, "the child was replaced");
         drop(daemon);
     }
@@ -188,7 +188,7 @@ fn logs_of_a_child_arrive_again_once_it_has_read_a_late_cancel() {
     let (mut cancels, mut hears) = (home.shim(), home.shim());
     assert!(log_arrives(&mut hears));
     let id = cancels.start_call("k", "hang", "{}");
-    until_true("the call to arrive", PATIENCE, || read(&home).contains("\"hang"));
+    until_true("the call to arrive", TEST_TIMEOUT, || read(&home).contains("\"hang"));
     let pid = hears.pid_of("k");
     let signal = |signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     signal(Signal::STOP);
@@ -196,7 +196,7 @@ fn logs_of_a_child_arrive_again_once_it_has_read_a_late_cancel() {
     // Longer than the `ping` timeout; a `ping` shows that the child has read the cancel.
     std::thread::sleep(Duration::from_secs(14));
     signal(Signal::CONT);
-    until_true("logs to arrive again", 2 * PATIENCE, || log_arrives(&mut hears));
+    until_true("logs to arrive again", 2 * TEST_TIMEOUT, || log_arrives(&mut hears));
     assert_eq!(hears.pid_of("k"), pid, "the child was replaced");
     // The first ping timed out while the child was stopped, so the daemon sent another.
     let pings = read(&home).lines().filter(|line| line.contains("\"method\":\"ping\"")).count();
@@ -212,7 +212,7 @@ fn a_modern_hosts_question_ends_with_its_call() {
     let params: Value =
         serde_json::from_str(&proto_tests::shim::call_params("k", "ask", r#"{"kind":"elicitation"}"#))
             .unwrap();
-    let asked = modern.request("tools/call", &proto_tests::streamable::dressed(&params).to_string());
+    let asked = modern.request("tools/call", &proto_tests::streamable::with_meta(&params).to_string());
     assert!(asked.contains("input_required"), "{asked}");
     drop(modern);
     assert_eq!(told(&home)["result"], json!({"action": "cancel"}));
@@ -228,7 +228,7 @@ fn a_question_that_is_too_long_is_refused_and_costs_no_call() {
     let args = json!({"text": format!("{asks}\n"), "answers": true});
     let answer = shim.call("k", "say", &args.to_string());
     assert!(answer.contains("\"ok\":true"), "{answer}");
-    until_true("the refusal", PATIENCE, || {
+    until_true("the refusal", TEST_TIMEOUT, || {
         shim.call("k", "received", "{}").contains("over the limit of 16 MiB")
     });
 }
@@ -258,7 +258,7 @@ fn only_http_urls_reach_a_host() {
         });
         shim.call("k", "say", &json!({"text": format!("{asks}\n"), "answers": true}).to_string());
         let refusal = format!(r#""bad-{at}","error":{{"code":-32602"#);
-        until_true("the refusal", PATIENCE, || read(&home).contains(&refusal));
+        until_true("the refusal", TEST_TIMEOUT, || read(&home).contains(&refusal));
         let error =
             json!({"code": -32042, "message": "m", "data": {"elicitations": [{"mode": "url", "url": url}]}});
         let answer = shim.call("k", "raise", &json!({"json": error.to_string()}).to_string());
@@ -282,7 +282,7 @@ fn a_flood_of_logs_is_cut_and_counted() {
         if line["params"]["logger"] == "switchboard" {
             break line;
         }
-        assert!(begin.elapsed() < PATIENCE, "nobody was told what was dropped");
+        assert!(begin.elapsed() < TEST_TIMEOUT, "nobody was told what was dropped");
     };
     let said = notice["params"]["data"].as_str().unwrap();
     let dropped: u64 = said.split(' ').next().unwrap().parse().unwrap();

@@ -2,32 +2,32 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::streamable::HttpHost;
-use proto_tests::{DaemonProcess, Door, Home, Request, bins};
+use proto_tests::{DaemonProcess, Endpoint, Home, Request, bins};
 use serde_json::{Value, json};
 
 const LATEST: &str = "2025-11-25";
 
-struct Stage {
+struct TestSetup {
     daemon: DaemonProcess,
     _home: Home,
 }
 
 /// A daemon with the era child behind `/mcp/era`.
-fn stage(config: &Value) -> Stage {
+fn setup(config: &Value) -> TestSetup {
     let home = Home::new();
     home.config(config);
     let entry = home.entry(&bins().era_child, &["--era", "legacy"], &[]);
     home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
-    Stage { daemon: home.daemon(), _home: home }
+    TestSetup { daemon: home.daemon(), _home: home }
 }
 
-impl Stage {
-    fn door(&self) -> Door {
-        self.daemon.door()
+impl TestSetup {
+    fn endpoint(&self) -> Endpoint {
+        self.daemon.endpoint()
     }
 
     fn host(&self, revision: &str, capabilities: &Value) -> HttpHost {
-        HttpHost::open(self.door(), "/mcp/era", revision, capabilities)
+        HttpHost::open(self.endpoint(), "/mcp/era", revision, capabilities)
     }
 }
 
@@ -46,9 +46,9 @@ const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 
 #[test]
 fn every_invalid_request_gets_its_http_status() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let host = stage.host(LATEST, &json!({}));
-    let status = |request: &Request| stage.door().send(request);
+    let status = |request: &Request| stage.endpoint().send(request);
     let bare = |method: &str| Request::new(method, "/mcp/era");
 
     assert_eq!(status(&bare("POST").header("Content-Type", "application/json").body(PING)).status, 406);
@@ -77,7 +77,7 @@ fn every_invalid_request_gets_its_http_status() {
     assert_eq!(status(&json_only).status, 406);
     assert_eq!(
         stage
-            .door()
+            .endpoint()
             .send(
                 &Request::new("POST", "/mcp/nobody")
                     .header("Accept", "*/*")
@@ -101,7 +101,7 @@ fn every_invalid_request_gets_its_http_status() {
 
 #[test]
 fn a_session_can_be_ended_only_once() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     assert!(host.session.bytes().all(|byte| byte.is_ascii_graphic()) && host.session.len() >= 32);
     let mut own = host.listen();
@@ -113,7 +113,7 @@ fn a_session_can_be_ended_only_once() {
 
 #[test]
 fn messages_of_a_call_come_on_its_own_stream_only() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let mut own = host.listen();
     assert!(own.is_events());
@@ -144,7 +144,7 @@ fn messages_of_a_call_come_on_its_own_stream_only() {
 
 #[test]
 fn questions_come_on_the_stream_of_the_call_and_answers_are_posted() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let host = stage.host(LATEST, &json!({"elicitation": {}, "sampling": {}}));
     let mut stream = host.post(&call(1, "test_elicitation", &json!({"message": "Who?"})));
     let question = stream.message();
@@ -165,7 +165,7 @@ fn questions_come_on_the_stream_of_the_call_and_answers_are_posted() {
 
 #[test]
 fn roots_are_asked_for_on_the_stream_of_the_call() {
-    let stage = stage(&json!({"suites": {"era": {"pool": {"scope": "session"}}}}));
+    let stage = setup(&json!({"suites": {"era": {"pool": {"scope": "session"}}}}));
     let host = stage.host(LATEST, &json!({"roots": {}}));
     let mut stream = host.post(&call(1, "test_input_required_result_list_roots", &json!({})));
     let question = stream.message();
@@ -177,7 +177,7 @@ fn roots_are_asked_for_on_the_stream_of_the_call() {
 
 #[test]
 fn a_lost_connection_cancels_nothing_and_the_stream_can_be_resumed() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let mut stream = host.post(&call(1, "test_wait", &json!({"seconds": 1})));
     let mark = stream.event().unwrap().id.unwrap();
@@ -196,7 +196,7 @@ fn a_lost_connection_cancels_nothing_and_the_stream_can_be_resumed() {
 
 #[test]
 fn a_call_is_cancelled_by_a_cancelled_notification() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let mut stream = host.post(&call(9, "test_wait", &json!({"seconds": 60})));
     assert!(stream.event().unwrap().message.is_null());
@@ -211,7 +211,7 @@ fn a_call_is_cancelled_by_a_cancelled_notification() {
 
 #[test]
 fn one_connection_at_a_time_reads_the_sessions_own_stream() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let mut first = host.listen();
     let mark = first.event().unwrap().id.unwrap();
@@ -234,7 +234,7 @@ fn one_connection_at_a_time_reads_the_sessions_own_stream() {
 
 #[test]
 fn batches_are_accepted_only_in_revision_2025_03_26() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let batch = json!([
         {"jsonrpc": "2.0", "id": 1, "method": "ping"},
         {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"},
@@ -284,7 +284,7 @@ fn batches_are_accepted_only_in_revision_2025_03_26() {
 
 #[test]
 fn older_revisions_get_no_priming_event() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     for revision in ["2025-03-26", "2025-06-18"] {
         let host = stage.host(revision, &json!({}));
         let mut stream = host.post(&call(1, "test_tool_with_logging", &json!({})));
@@ -295,7 +295,7 @@ fn older_revisions_get_no_priming_event() {
 
 #[test]
 fn only_subscribers_of_a_resource_get_its_updates() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let watched = json!({"uri": "test://watched-resource"});
     let (follower, other) = (stage.host(LATEST, &json!({})), stage.host(LATEST, &json!({})));
     let (mut followers, mut others) = (follower.listen(), other.listen());
@@ -319,7 +319,7 @@ fn only_subscribers_of_a_resource_get_its_updates() {
 /// The two kinds of routes differ in streams, sessions and DELETE, and in nothing else.
 #[test]
 fn proxy_and_registry_answer_alike() {
-    let stage = stage(&json!({}));
+    let stage = setup(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let requests = [
         json!({"jsonrpc": "2.0", "id": "a", "method": "ping"}),
@@ -336,22 +336,22 @@ fn proxy_and_registry_answer_alike() {
         json!({"jsonrpc": "2.0", "id": 11, "method": "tools/call", "params": {}}),
     ];
     for request in requests {
-        let proxied = stage.door().post("/proxy/era", &request.to_string());
+        let proxied = stage.endpoint().post("/proxy/era", &request.to_string());
         let registered = host.call(&request);
         assert_eq!((proxied.status, proxied.text()), (registered.status, registered.text()), "{request}");
     }
     for (body, status) in [("{", 400), ("{}", 400), (r#"{"jsonrpc":"2.0","method":"notifications/x"}"#, 202)]
     {
-        let proxied = stage.door().post("/proxy/era", body);
-        let registered = stage.door().send(&host.message("POST").body(body));
+        let proxied = stage.endpoint().post("/proxy/era", body);
+        let registered = stage.endpoint().send(&host.message("POST").body(body));
         assert_eq!((proxied.status, registered.status), (status, status), "{body}");
         assert_eq!(proxied.text(), registered.text(), "{body}");
     }
     // A stream on the one is a single response on the other, and DELETE is for sessions.
     let logging = call(12, "test_tool_with_logging", &json!({}));
-    let proxied = stage.door().post("/proxy/era", &logging.to_string());
+    let proxied = stage.endpoint().post("/proxy/era", &logging.to_string());
     assert_eq!(proxied.json(), host.post(&logging).last());
-    assert_eq!(stage.door().send(&Request::new("DELETE", "/proxy/era")).status, 405);
+    assert_eq!(stage.endpoint().send(&Request::new("DELETE", "/proxy/era")).status, 405);
     assert_eq!(host.end().status, 204);
 }
 
@@ -360,7 +360,7 @@ fn the_registry_checks_host_origin_and_token_too() {
     let home = Home::new();
     home.config(&json!({"http": {"allowedOrigins": ["http://page.example"]}}));
     let daemon = home.daemon_on_tcp();
-    let door = daemon.tcp();
+    let endpoint = daemon.tcp();
     let request = |origin: Option<&str>, token: Option<&str>| {
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
         let mut request = Request::new("POST", "/mcp").header("Accept", "*/*");
@@ -371,7 +371,7 @@ fn the_registry_checks_host_origin_and_token_too() {
         if let Some(token) = token {
             request = request.bearer(token);
         }
-        door.send(&request)
+        endpoint.send(&request)
     };
     let token = daemon.token();
     assert_eq!(request(None, None).status, 401);
@@ -379,22 +379,22 @@ fn the_registry_checks_host_origin_and_token_too() {
     let page = request(Some("http://page.example"), Some(&token));
     assert_eq!(page.status, 200);
     assert_eq!(page.header("access-control-expose-headers"), Some("mcp-session-id"));
-    assert_eq!(door.send(&Request::new("GET", "/mcp").header("Accept", "text/event-stream")).status, 401);
+    assert_eq!(endpoint.send(&Request::new("GET", "/mcp").header("Accept", "text/event-stream")).status, 401);
     assert_eq!(
-        door.send(&Request::new("POST", "/mcp").header("Host", "evil.example").bearer(&token)).status,
+        endpoint.send(&Request::new("POST", "/mcp").header("Host", "evil.example").bearer(&token)).status,
         403
     );
 }
 
 #[test]
 fn a_daemon_that_exits_ends_its_streams() {
-    let mut stage = stage(&json!({}));
+    let mut stage = setup(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let mut own = host.listen();
     assert!(own.event().is_some());
     stage.daemon.signal(rustix::process::Signal::TERM);
     assert!(own.all().is_empty());
-    assert!(stage.daemon.ended(proto_tests::PATIENCE).success());
+    assert!(stage.daemon.ended(proto_tests::TEST_TIMEOUT).success());
 }
 
 /// A call that still waits for one of its session's slots when the daemon exits gets an error.
@@ -404,18 +404,18 @@ fn a_queued_call_gets_an_error_when_the_daemon_exits() {
     let journal = home.path().join("journal");
     home.child_with("kid", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
     let mut daemon = home.daemon();
-    let host = HttpHost::open(daemon.door(), "/mcp", LATEST, &json!({}));
+    let host = HttpHost::open(daemon.endpoint(), "/mcp", LATEST, &json!({}));
     let hang = json!({"name": "kid_suite", "arguments": {"action": "call", "subtool": "hang", "args": {}}});
     // One more than the limit of calls that run at once.
     let mut open: Vec<_> = (1..=65)
         .map(|id| {
             let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": hang});
-            let mut connection = daemon.door().connect().unwrap();
+            let mut connection = daemon.endpoint().connect().unwrap();
             connection.write(&host.message("POST").body(body.to_string()).bytes("localhost"));
             connection
         })
         .collect();
-    proto_tests::wait::until_true("as many calls as run at once", proto_tests::PATIENCE, || {
+    proto_tests::wait::until_true("as many calls as run at once", proto_tests::TEST_TIMEOUT, || {
         let text = std::fs::read_to_string(&journal).unwrap_or_default();
         text.lines().filter(|line| line.contains("\"hang\"")).count() >= 64
     });
@@ -429,5 +429,5 @@ fn a_queued_call_gets_an_error_when_the_daemon_exits() {
         let said = head.text();
         assert!(said.contains("shutting_down") || said.contains("shutting down"), "{said}");
     }
-    assert!(daemon.ended(proto_tests::PATIENCE).success());
+    assert!(daemon.ended(proto_tests::TEST_TIMEOUT).success());
 }

@@ -1,34 +1,34 @@
 //! The `/mcp` endpoints for modern hosts: every request is independent, and ends with its connection.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
-use proto_tests::streamable::{MODERN, ModernHost, dressed};
+use proto_tests::streamable::{MODERN, ModernHost, with_meta};
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Request, bins};
+use proto_tests::{DaemonProcess, Home, Request, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-struct Stage {
+struct TestSetup {
     daemon: DaemonProcess,
     home: Home,
 }
 
 /// A daemon with the era child behind `/mcp/era`.
-fn stage(era: &str) -> Stage {
+fn setup(era: &str) -> TestSetup {
     let home = Home::new();
     let entry = home.entry(&bins().era_child, &["--era", era], &[]);
     home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
-    Stage { daemon: home.daemon(), home }
+    TestSetup { daemon: home.daemon(), home }
 }
 
-impl Stage {
+impl TestSetup {
     fn host(&self) -> ModernHost {
         self.at("/mcp/era")
     }
 
     fn at(&self, path: &str) -> ModernHost {
-        ModernHost::new(self.daemon.door(), path)
+        ModernHost::new(self.daemon.endpoint(), path)
     }
 }
 
@@ -37,8 +37,8 @@ fn call(tool: &str) -> Value {
 }
 
 #[track_caller]
-fn refused(stage: &Stage, request: &Request, status: u16, code: i64) {
-    let answer = stage.daemon.door().send(request);
+fn refused(stage: &TestSetup, request: &Request, status: u16, code: i64) {
+    let answer = stage.daemon.endpoint().send(request);
     assert_eq!(
         (answer.status, answer.json()["error"]["code"].as_i64()),
         (status, Some(code)),
@@ -49,10 +49,10 @@ fn refused(stage: &Stage, request: &Request, status: u16, code: i64) {
 
 #[test]
 fn every_invalid_request_gets_its_http_status_and_error_code() {
-    let stage = stage("both");
+    let stage = setup("both");
     let host = stage.host();
     let id = json!("a");
-    let list = dressed(&json!({}));
+    let list = with_meta(&json!({}));
     refused(&stage, &host.message(&id, "no/such/method", &list), 404, -32601);
     refused(&stage, &host.message(&id, "ping", &list), 404, -32601);
     refused(&stage, &host.message(&id, "tools/list", &json!({})), 400, -32602);
@@ -62,8 +62,8 @@ fn every_invalid_request_gets_its_http_status_and_error_code() {
     let mut unknown = list.clone();
     unknown["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2099-01-01");
     refused(&stage, &host.message(&id, "tools/list", &unknown), 400, -32020);
-    let named = host.message(&id, "tools/call", &dressed(&call("test_simple_text")));
-    assert_eq!(stage.daemon.door().send(&named).status, 200);
+    let named = host.message(&id, "tools/call", &with_meta(&call("test_simple_text")));
+    assert_eq!(stage.daemon.endpoint().send(&named).status, 200);
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": list}).to_string();
     let bare = || {
         Request::new("POST", "/mcp/era")
@@ -74,26 +74,26 @@ fn every_invalid_request_gets_its_http_status_and_error_code() {
     let other = bare().header("MCP-Protocol-Version", MODERN).header("Mcp-Method", "tools/call");
     refused(&stage, &other.body(body), 400, -32020);
     // A capability that the host has to declare first.
-    let mut undeclared = dressed(&call("test_missing_capability"));
+    let mut undeclared = with_meta(&call("test_missing_capability"));
     undeclared["_meta"][CAPABILITIES] = json!({});
     refused(&stage, &host.message(&id, "tools/call", &undeclared), 400, -32021);
     // An error of the child is not an HTTP error.
-    let wrong = dressed(&json!({"uri": "test://nothing"}));
+    let wrong = with_meta(&json!({"uri": "test://nothing"}));
     refused(&stage, &host.message(&id, "resources/read", &wrong), 200, -32602);
     for method in ["GET", "DELETE"] {
-        let answer = stage.daemon.door().send(&Request::new(method, "/mcp/era").header("Accept", "*/*"));
+        let answer = stage.daemon.endpoint().send(&Request::new(method, "/mcp/era").header("Accept", "*/*"));
         assert_eq!(answer.status, 405, "{method}");
     }
     let note = bare().header("MCP-Protocol-Version", MODERN);
-    let answer = stage.daemon.door().send(&note.body(r#"{"jsonrpc":"2.0","method":"notifications/x"}"#));
+    let answer = stage.daemon.endpoint().send(&note.body(r#"{"jsonrpc":"2.0","method":"notifications/x"}"#));
     assert_eq!((answer.status, answer.text().as_str()), (202, ""));
 }
 
 #[test]
 fn session_ids_are_neither_issued_nor_read() {
-    let stage = stage("both");
-    let request = stage.host().message(&json!(1), "server/discover", &dressed(&json!({})));
-    let answer = stage.daemon.door().send(&request.header("Mcp-Session-Id", "nobody's"));
+    let stage = setup("both");
+    let request = stage.host().message(&json!(1), "server/discover", &with_meta(&json!({})));
+    let answer = stage.daemon.endpoint().send(&request.header("Mcp-Session-Id", "nobody's"));
     assert_eq!(answer.status, 200);
     assert!(answer.header("mcp-session-id").is_none());
     assert_eq!(answer.json()["result"]["supportedVersions"], json!([MODERN]));
@@ -102,7 +102,7 @@ fn session_ids_are_neither_issued_nor_read() {
 #[test]
 fn progress_comes_before_the_answer_on_a_stream_without_event_ids() {
     for era in ["legacy", "modern"] {
-        let stage = stage(era);
+        let stage = setup(era);
         let mut params = call("test_tool_with_progress");
         params["_meta"] = json!({"progressToken": "p"});
         let mut stream = stage.host().post(&json!("a"), "tools/call", &params);
@@ -124,13 +124,13 @@ fn progress_comes_before_the_answer_on_a_stream_without_event_ids() {
 #[test]
 fn a_closed_connection_cancels_its_call() {
     for era in ["legacy", "modern"] {
-        let stage = stage(era);
+        let stage = setup(era);
         let host = stage.host();
         let params = json!({"name": "test_wait", "arguments": {"seconds": 60}});
         let stream = host.post(&json!(7), "tools/call", &params);
         assert!(stream.is_events());
         drop(stream);
-        until_true("the call to be cancelled", PATIENCE, || {
+        until_true("the call to be cancelled", TEST_TIMEOUT, || {
             let report = host.ask("tools/call", &call("test_report"));
             report["result"]["structuredContent"]["cancelled"] == 1
         });
@@ -139,7 +139,7 @@ fn a_closed_connection_cancels_its_call() {
 
 /// Checks that a listener gets the notifications it asked for, from a child of this era.
 fn hears(era: &str) {
-    let stage = stage(era);
+    let stage = setup(era);
     let host = stage.host();
     let filter = json!({"notifications": {
         "toolsListChanged": true,
@@ -152,7 +152,7 @@ fn hears(era: &str) {
     assert_eq!(first["params"]["notifications"], filter["notifications"]);
     assert_eq!(first["params"]["_meta"][SUBSCRIPTION], "l");
     host.ask("tools/call", &call("test_simple_text"));
-    until_true("the child to be asked for the resource", PATIENCE, || {
+    until_true("the child to be asked for the resource", TEST_TIMEOUT, || {
         host.ask("tools/call", &call("test_update_watched_resource"));
         let report = host.ask("tools/call", &call("test_report"));
         report["result"]["structuredContent"]["watched"] == 1
@@ -172,7 +172,7 @@ fn hears(era: &str) {
     }
     // Once nobody listens, the daemon unsubscribes at the child.
     drop(heard);
-    until_true("the child to be told that nobody follows", PATIENCE, || {
+    until_true("the child to be told that nobody follows", TEST_TIMEOUT, || {
         let report = host.ask("tools/call", &call("test_report"));
         report["result"]["structuredContent"]["watched"] == 0
     });
@@ -190,12 +190,12 @@ fn a_listener_is_notified_of_changes_of_a_modern_child() {
 
 #[test]
 fn listeners_on_the_aggregate_face_are_notified_of_every_child() {
-    let stage = stage("modern");
+    let stage = setup("modern");
     let host = stage.at("/mcp");
     // After this call, the child's resources are known.
     let arguments = json!({"action": "call", "subtool": "test_simple_text", "args": {}});
     host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
-    until_true("its resources", PATIENCE, || {
+    until_true("its resources", TEST_TIMEOUT, || {
         !host.ask("resources/list", &json!({}))["result"]["resources"].as_array().unwrap().is_empty()
     });
     let watched = "test://watched-resource";
@@ -216,14 +216,14 @@ fn listeners_on_the_aggregate_face_are_notified_of_every_child() {
 
 #[test]
 fn a_daemon_that_exits_ends_listen_requests_with_a_result() {
-    let mut stage = stage("legacy");
+    let mut stage = setup("legacy");
     let filter = json!({"notifications": {"toolsListChanged": true}});
     let mut heard = stage.host().post(&json!("l"), "subscriptions/listen", &filter);
     heard.message();
     stage.daemon.signal(rustix::process::Signal::TERM);
     let last = heard.last();
     assert_eq!(last["result"], json!({"resultType": "complete", "_meta": {SUBSCRIPTION: "l"}}), "{last}");
-    assert!(stage.daemon.ended(PATIENCE).success());
+    assert!(stage.daemon.ended(TEST_TIMEOUT).success());
 }
 
 /// A child that belongs to one host is not given to another host: it may know the first host's roots.
@@ -234,7 +234,7 @@ fn hosts_without_a_session_are_distinguished_by_their_names() {
     let entry = home.entry(&bins().era_child, &["--era", "legacy"], &[]);
     home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
     let daemon = home.daemon();
-    let host = ModernHost::new(daemon.door(), "/mcp/era");
+    let host = ModernHost::new(daemon.endpoint(), "/mcp/era");
     let from = |name: &str, tool: &str| {
         let mut call = call(tool);
         call["_meta"] = json!({"io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}});
@@ -258,7 +258,7 @@ fn hosts_without_a_session_are_distinguished_by_their_names() {
 #[test]
 fn proxy_and_registry_answer_alike() {
     for era in ["legacy", "modern"] {
-        let stage = stage(era);
+        let stage = setup(era);
         let host = stage.host();
         let requests = [
             ("server/discover", json!({})),
@@ -273,15 +273,15 @@ fn proxy_and_registry_answer_alike() {
             ("no/such/method", json!({})),
         ];
         for (method, params) in requests {
-            let params = dressed(&params);
+            let params = with_meta(&params);
             let body = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params}).to_string();
-            let proxied = stage.daemon.door().post("/proxy/era", &body);
-            let registered = stage.daemon.door().send(&host.message(&json!("a"), method, &params));
+            let proxied = stage.daemon.endpoint().post("/proxy/era", &body);
+            let registered = stage.daemon.endpoint().send(&host.message(&json!("a"), method, &params));
             assert_eq!(proxied.text(), registered.text(), "{era} {method}");
         }
-        let listen = dressed(&json!({"notifications": {}}));
+        let listen = with_meta(&json!({"notifications": {}}));
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": listen});
-        let answer = stage.daemon.door().post("/proxy/era", &body.to_string());
+        let answer = stage.daemon.endpoint().post("/proxy/era", &body.to_string());
         assert_eq!(answer.json()["error"]["code"], -32601);
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::structured;
 use proto_tests::wait::{until, until_true};
-use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, bins};
+use proto_tests::{DaemonProcess, Home, Shim, TEST_TIMEOUT, bins};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn listed(shim: &mut Shim) -> Vec<String> {
 #[track_caller]
 fn sees(shim: &mut Shim, expect: &[&str]) {
     let mut last = Vec::new();
-    let seen = proto_tests::wait::becomes(PATIENCE, || {
+    let seen = proto_tests::wait::becomes(TEST_TIMEOUT, || {
         last = listed(shim);
         last == expect
     });
@@ -43,7 +43,7 @@ fn version(shim: &mut Shim, child: &str) -> String {
 #[track_caller]
 fn serves(shim: &mut Shim, child: &str, expect: &str) {
     let expect = format!("\"VERSION\":\"{expect}\"");
-    until_true(&format!("`{child}` with {expect}"), PATIENCE, || {
+    until_true(&format!("`{child}` with {expect}"), TEST_TIMEOUT, || {
         shim.call(child, "env", "{}").contains(&expect)
     });
 }
@@ -184,7 +184,7 @@ fn the_config_is_reloaded_and_a_broken_one_changes_nothing() {
     home.config(&json!({"suites": {"a": {"suiteName": "first_suite"}}}));
     sees(&mut shim, &["first"]);
     home.write(".config/switchboard/switchboard.config.json", "{\n  \"suites\": {,}\n}");
-    let told = until("the problem in the status", PATIENCE, || {
+    let told = until("the problem in the status", TEST_TIMEOUT, || {
         let problems = daemon.status()["problems"].to_string();
         problems.contains("switchboard.config.json:2:").then_some(problems)
     });
@@ -215,7 +215,7 @@ fn a_reload_with_an_invalid_config_still_reads_definitions() {
     assert_eq!((said.as_str(), code), ("read again: 1 suite of your own, 0 workspaces open\n", Some(0)));
     home.definition("b", &definition(&home, "b", "1"));
     home.write(".config/switchboard/switchboard.config.json", r#"{"watch": "poll", "nonsense": 1}"#);
-    let answer = daemon.door().post("/control/reload", "");
+    let answer = daemon.endpoint().post("/control/reload", "");
     assert_eq!(answer.status, 200, "{answer:?}");
     let (said, code) = order(&["reload"]);
     assert!(said.starts_with("read again: 2 suites of your own"), "{said}");
@@ -273,7 +273,7 @@ fn calls_in_flight_finish_on_the_old_child() {
     assert!(shim.answer_to(&slow.to_string()).contains("\"result\""));
     assert!(shim.answer_to(&removed.to_string()).contains("\"result\""));
     for pid in [pid, gone] {
-        until_true("the old child to go", PATIENCE, || !Path::new(&format!("/proc/{pid}/stat")).exists());
+        until_true("the old child to go", TEST_TIMEOUT, || !Path::new(&format!("/proc/{pid}/stat")).exists());
     }
 }
 
@@ -382,13 +382,13 @@ fn values_are_expanded_and_children_restart_when_they_change() {
     home.definition("a", &json!({"mcpServers": {"a": env}}).to_string());
     let daemon = home.daemon();
     let mut shim = home.shim();
-    until_true("the missing value to show", PATIENCE, || daemon.suite("a")["state"] == "misconfigured");
+    until_true("the missing value to show", TEST_TIMEOUT, || daemon.suite("a")["state"] == "misconfigured");
     let answer = shim.call("a", "env", "{}");
     assert!(answer.contains("missing `TOKEN`") && answer.contains("secret set TOKEN"), "{answer}");
     assert!(home.children().is_empty());
     let file = home.write(".config/switchboard/env", "TOKEN=from-the-file\n");
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    until_true("the value to be found", PATIENCE, || daemon.suite("a")["state"] == "cold");
+    until_true("the value to be found", TEST_TIMEOUT, || daemon.suite("a")["state"] == "cold");
     let answer = structured(&shim.call("a", "env", "{}"));
     assert_eq!(answer["VERSION"], "from-the-file");
     assert_eq!((&answer["PROFILE"], &answer["OR"]), (&json!("yes"), &json!("else")));
@@ -398,7 +398,7 @@ fn values_are_expanded_and_children_restart_when_they_change() {
     serves(&mut shim, "a", "changed");
     // A file that others can read is not used, and an error says so.
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    until_true("the complaint", PATIENCE, || {
+    until_true("the complaint", TEST_TIMEOUT, || {
         daemon.suite("a")["lastError"].to_string().contains("chmod 600")
     });
 }
@@ -414,7 +414,7 @@ fn changes_of_env_files_are_noticed() {
     let mut shim = home.shim();
     assert!(shim.call("a", "env", "{}").contains("does not exist"));
     fs::write(folder.join("vars.env"), "VERSION=1\nOWN=no\n").unwrap();
-    until_true("the file to be seen", PATIENCE, || daemon.suite("a")["state"] == "cold");
+    until_true("the file to be seen", TEST_TIMEOUT, || daemon.suite("a")["state"] == "cold");
     serves(&mut shim, "a", "1");
     assert_eq!(structured(&shim.call("a", "env", "{}"))["OWN"], "env wins");
     fs::write(folder.join("vars.env"), "VERSION=2\n").unwrap();

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use proto_tests::conformance::{Served, adapter};
-use proto_tests::far::{Asked, Back, Far, echoed, legacy, modern, tools};
+use proto_tests::conformance::{FrontServer, adapter};
+use proto_tests::scripted_server::{
+    RecordedRequest, Responder, ScriptedServer, echoed, legacy, modern, tools,
+};
 use proto_tests::shim::{kind_of, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, Request, bins};
+use proto_tests::{Home, Request, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 fn home_of(entry: &Value) -> Home {
@@ -19,36 +21,36 @@ fn home_of(entry: &Value) -> Home {
     home
 }
 
-fn home(far: &Far) -> Home {
+fn home(far: &ScriptedServer) -> Home {
     home_of(&json!({"type": "http", "url": far.url()}))
 }
 
-fn era_child(args: &[&str]) -> Served {
+fn era_child(args: &[&str]) -> FrontServer {
     let command: Vec<&str> =
         [bins().era_child.to_str().unwrap()].into_iter().chain(args.iter().copied()).collect();
     adapter(&bins().stdio_adapter, &command).unwrap()
 }
 
 /// The requests that opened conversations, in order.
-fn openings(far: &Far) -> Vec<String> {
+fn openings(far: &ScriptedServer) -> Vec<String> {
     let opens = |what: &String| matches!(what.as_str(), "server/discover" | "initialize");
     far.whats().into_iter().filter(opens).collect()
 }
 
 #[test]
 fn the_era_is_detected_once_and_remembered_across_runs() {
-    let far = Far::start(legacy);
+    let far = ScriptedServer::start(legacy);
     let home = home(&far);
     {
         let daemon = home.daemon();
         assert_eq!(text_of(&home.shim().call("far", "echo", r#"{"a":1}"#)), r#"{"a":1}"#);
-        until_true("a manifest", PATIENCE, || home.state_folder().join("manifests").exists());
+        until_true("a manifest", TEST_TIMEOUT, || home.state_folder().join("manifests").exists());
         assert_eq!(daemon.suite("far")["children"][0]["revision"], "2025-11-25");
         assert_eq!(daemon.suite("far")["children"][0]["pid"], Value::Null);
         assert_eq!(daemon.suite("far")["url"], far.url());
     }
     assert_eq!(openings(&far), ["server/discover", "initialize"]);
-    let goodbye = far.hears("DELETE");
+    let goodbye = far.wait_for("DELETE");
     assert_eq!(goodbye.header("mcp-session-id"), Some("s1"));
 
     let _daemon = home.daemon();
@@ -62,7 +64,7 @@ fn the_era_is_detected_once_and_remembered_across_runs() {
 fn a_change_of_a_servers_era_is_detected() {
     let is_modern = Arc::new(AtomicBool::new(false));
     let now = Arc::clone(&is_modern);
-    let far = Far::start(move |asked, back| match now.load(Ordering::Relaxed) {
+    let far = ScriptedServer::start(move |asked, back| match now.load(Ordering::Relaxed) {
         true => modern(asked, back),
         false => legacy(asked, back),
     });
@@ -84,7 +86,7 @@ fn a_change_of_a_servers_era_is_detected() {
 
 #[test]
 fn each_request_carries_its_session_and_version_headers() {
-    let far = Far::start(legacy);
+    let far = ScriptedServer::start(legacy);
     let home = home(&far);
     let _daemon = home.daemon();
     home.shim().call("far", "echo", "{}");
@@ -109,7 +111,7 @@ fn each_request_carries_its_session_and_version_headers() {
 
 #[test]
 fn headers_of_the_definition_are_expanded_sent_and_never_shown() {
-    let far = Far::start(legacy);
+    let far = ScriptedServer::start(legacy);
     let home = home_of(&json!({"type": "streamable-http", "url": far.url(),
         "headers": {"Authorization": "Bearer ${FAR_TOKEN}", "X-Team": "blue", "Host": "evil.example", "Mcp-Session-Id": "theirs"}}));
     home.write(".config/switchboard/env", "FAR_TOKEN=s3cr3t\n");
@@ -122,7 +124,7 @@ fn headers_of_the_definition_are_expanded_sent_and_never_shown() {
         assert_eq!(asked.header("x-team"), Some("blue"));
         assert_ne!(asked.header("host"), Some("evil.example"));
     }
-    let call = far.hears("tools/call");
+    let call = far.wait_for("tools/call");
     assert_eq!(call.headers.iter().filter(|(name, _)| name == "mcp-session-id").count(), 1);
     assert_eq!(call.header("mcp-session-id"), Some("s1"), "what is ours to say is ours");
     assert!(!daemon.status().to_string().contains("s3cr3t"));
@@ -131,7 +133,7 @@ fn headers_of_the_definition_are_expanded_sent_and_never_shown() {
 
 #[test]
 fn no_header_of_a_hosts_request_is_forwarded() {
-    let far = Far::start(legacy);
+    let far = ScriptedServer::start(legacy);
     let home = home(&far);
     let daemon = home.daemon_on_tcp();
     let token = format!("Bearer {}", daemon.token());
@@ -166,30 +168,32 @@ fn unencrypted_urls_are_allowed_only_for_this_machine() {
 
 #[test]
 fn a_broken_stream_is_resumed_where_it_broke() {
-    let far = Far::start(|asked, back| match (asked.what().as_str(), asked.header("last-event-id")) {
-        ("tools/call", _) => {
-            back.events();
-            // A stream that sends an event id first, and ends at once.
-            back.raw("id: a-1\nretry: 50\ndata:\n\n");
+    let far = ScriptedServer::start(|asked, back| {
+        match (asked.what().as_str(), asked.header("last-event-id")) {
+            ("tools/call", _) => {
+                back.events();
+                // A stream that sends an event id first, and ends at once.
+                back.raw("id: a-1\nretry: 50\ndata:\n\n");
+            }
+            ("GET", Some("a-1")) => {
+                back.events();
+                back.raw(": still here\n\nid: a-2\nretry: 10\ndata:\n\n");
+            }
+            ("GET", Some("a-2")) => {
+                back.events();
+                // There is only one call, and its id is the highest so far.
+                back.raw("event: message\r\nid: a-3\r\ndata: {\"jsonrpc\":\"2.0\",\r\n");
+                back.raw(format!("data: \"id\":{},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"late\"}}]}}}}\r\n\r\n", LAST.load(Ordering::Relaxed)));
+            }
+            _ => legacy(asked, back),
         }
-        ("GET", Some("a-1")) => {
-            back.events();
-            back.raw(": still here\n\nid: a-2\nretry: 10\ndata:\n\n");
-        }
-        ("GET", Some("a-2")) => {
-            back.events();
-            // There is only one call, and its id is the highest so far.
-            back.raw("event: message\r\nid: a-3\r\ndata: {\"jsonrpc\":\"2.0\",\r\n");
-            back.raw(format!("data: \"id\":{},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"late\"}}]}}}}\r\n\r\n", LAST.load(Ordering::Relaxed)));
-        }
-        _ => legacy(asked, back),
     });
     static LAST: AtomicUsize = AtomicUsize::new(0);
     let home = home(&far);
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let id = shim.start_call("far", "echo", "{}");
-    let call = far.hears("tools/call");
+    let call = far.wait_for("tools/call");
     LAST.store(usize::try_from(call.message()["id"].as_u64().unwrap()).unwrap(), Ordering::Relaxed);
     assert_eq!(text_of(&shim.answer_to(&id.to_string())), "late");
     assert_eq!(far.count("tools/call"), 1, "what may have run is not run again");
@@ -201,10 +205,10 @@ fn a_broken_stream_is_resumed_where_it_broke() {
 fn notifications_on_the_servers_own_stream_are_handled() {
     let grown = Arc::new(AtomicBool::new(false));
     let now = Arc::clone(&grown);
-    let far = Far::start(move |asked, back| match asked.what().as_str() {
+    let far = ScriptedServer::start(move |asked, back| match asked.what().as_str() {
         "GET" => {
             back.events();
-            until_true("more tools", PATIENCE, || now.load(Ordering::Relaxed));
+            until_true("more tools", TEST_TIMEOUT, || now.load(Ordering::Relaxed));
             back.event(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
             back.is_left();
         }
@@ -219,15 +223,15 @@ fn notifications_on_the_servers_own_stream_are_handled() {
     let _daemon = home.daemon();
     let mut shim = home.shim();
     shim.call("far", "echo", "{}");
-    far.hears("GET");
+    far.wait_for("GET");
     grown.store(true, Ordering::Relaxed);
-    until_true("the new tool", PATIENCE, || shim.introspect("far")["tools"][0]["name"] == "shout");
+    until_true("the new tool", TEST_TIMEOUT, || shim.introspect("far")["tools"][0]["name"] == "shout");
 }
 
 /// A modern server whose tool wants an argument as a header, under a name that changes.
-fn with_header(current: &Arc<AtomicUsize>) -> Far {
+fn with_header(current: &Arc<AtomicUsize>) -> ScriptedServer {
     let current = Arc::clone(current);
-    Far::start(move |asked, back| {
+    ScriptedServer::start(move |asked, back| {
         let name = format!("Region-{}", current.load(Ordering::Relaxed));
         match asked.what().as_str() {
             "tools/list" => {
@@ -256,7 +260,7 @@ fn arguments_are_sent_as_headers_if_the_schema_says_so() {
     let mut shim = home.shim();
     let args = r#"{"where":" Zürich","in":{"count":5},"z":1.0}"#;
     assert!(text_of(&shim.call("far", "écho", args)).contains("Zürich"));
-    let call = far.hears("tools/call");
+    let call = far.wait_for("tools/call");
     assert_eq!(call.header("mcp-method"), Some("tools/call"));
     assert_eq!(call.header("mcp-name"), Some("=?base64?w6ljaG8=?="));
     assert_eq!(call.header("mcp-param-region-1"), Some("=?base64?IFrDvHJpY2g=?="));
@@ -266,7 +270,8 @@ fn arguments_are_sent_as_headers_if_the_schema_says_so() {
     // The name changes without a notification: the daemon refetches the list and repeats the call.
     current.store(2, Ordering::Relaxed);
     assert!(text_of(&shim.call("far", "écho", args)).contains("Zürich"));
-    let calls: Vec<Asked> = far.asked().into_iter().filter(|asked| asked.what() == "tools/call").collect();
+    let calls: Vec<RecordedRequest> =
+        far.asked().into_iter().filter(|asked| asked.what() == "tools/call").collect();
     let given: Vec<bool> = calls.iter().map(|call| call.header("mcp-param-region-2").is_some()).collect();
     assert_eq!(given, [false, false, true]);
 
@@ -275,13 +280,13 @@ fn arguments_are_sent_as_headers_if_the_schema_says_so() {
     };
     assert_eq!(names(&shim.introspect("far")["tools"]), ["écho"], "a tool that breaks the rules is left out");
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-    assert_eq!(names(&daemon.door().post("/proxy/far", list).json()["result"]["tools"]), ["écho"]);
+    assert_eq!(names(&daemon.endpoint().post("/proxy/far", list).json()["result"]["tools"]), ["écho"]);
     assert!(daemon.log().contains("`bad` is left out"), "{}", daemon.log());
 }
 
 #[test]
 fn a_header_mismatch_after_the_retry_is_reported() {
-    let far = Far::start(|asked, back| match asked.what().as_str() {
+    let far = ScriptedServer::start(|asked, back| match asked.what().as_str() {
         "tools/call" => back.json(400, &asked.error(-32020, "header mismatch")),
         _ => modern(asked, back),
     });
@@ -352,9 +357,9 @@ fn every_spelling_of_a_remote_entry_works() {
 }
 
 /// A server of 2024-11-05: its answers come on its event stream.
-fn old() -> Far {
-    let stream: Mutex<Option<Back>> = Mutex::default();
-    Far::start(move |asked, back| match (asked.verb.as_str(), asked.target.as_str()) {
+fn old() -> ScriptedServer {
+    let stream: Mutex<Option<Responder>> = Mutex::default();
+    ScriptedServer::start(move |asked, back| match (asked.verb.as_str(), asked.target.as_str()) {
         ("GET", "/mcp") => {
             back.events();
             back.raw("event: endpoint\ndata: /messages?s=1\n\n");
@@ -385,7 +390,7 @@ fn the_old_transport_is_remembered_too() {
         let daemon = home.daemon();
         assert_eq!(text_of(&home.shim().call("far", "echo", r#"{"a":1}"#)), r#"{"a":1}"#);
         assert_eq!(daemon.suite("far")["children"][0]["revision"], "2024-11-05");
-        until_true("a manifest", PATIENCE, || home.state_folder().join("manifests").exists());
+        until_true("a manifest", TEST_TIMEOUT, || home.state_folder().join("manifests").exists());
         let ways: Vec<_> = far
             .asked()
             .iter()
@@ -403,7 +408,7 @@ fn the_old_transport_is_remembered_too() {
 fn the_listen_request_to_a_modern_server_is_repeated_when_its_stream_breaks() {
     let listens = AtomicUsize::new(0);
     let grown = AtomicBool::new(false);
-    let far = Far::start(move |asked, back| match asked.what().as_str() {
+    let far = ScriptedServer::start(move |asked, back| match asked.what().as_str() {
         "server/discover" => back.json(
             200,
             &asked.result(&json!({"resultType": "complete",
@@ -435,14 +440,14 @@ fn the_listen_request_to_a_modern_server_is_repeated_when_its_stream_breaks() {
     let _daemon = home.daemon();
     let mut shim = home.shim();
     shim.call("far", "echo", "{}");
-    until_true("the new tool", PATIENCE, || shim.introspect("far")["tools"][0]["name"] == "shout");
+    until_true("the new tool", TEST_TIMEOUT, || shim.introspect("far")["tools"][0]["name"] == "shout");
     assert!(far.count("subscriptions/listen") >= 2);
     assert_eq!(far.count("server/discover"), 1, "a stream that breaks is not the end of a child");
 }
 
 #[test]
 fn a_held_definition_makes_no_connection() {
-    let far = Far::start(legacy);
+    let far = ScriptedServer::start(legacy);
     let home = Home::new();
     let folder = home.workspace().join("mcps/far");
     std::fs::create_dir_all(&folder).unwrap();
@@ -461,7 +466,7 @@ fn a_held_definition_makes_no_connection() {
 
 #[test]
 fn a_server_without_tls_behind_https_is_reported() {
-    let far = Far::start(legacy);
+    let far = ScriptedServer::start(legacy);
     let home = home_of(&json!({"type": "http", "url": far.url().replace("http:", "https:")}));
     let _daemon = home.daemon();
     let answer = home.shim().call("far", "echo", "{}");
@@ -471,25 +476,25 @@ fn a_server_without_tls_behind_https_is_reported() {
 
 #[test]
 fn an_idle_session_is_ended_at_the_server() {
-    let far = Far::start(legacy);
+    let far = ScriptedServer::start(legacy);
     let home = home(&far);
     home.config(&json!({"suites": {"far": {"pool": {"idleMs": 300}}}}));
     let daemon = home.daemon();
     let mut shim = home.shim();
     shim.call("far", "echo", "{}");
-    far.hears("DELETE");
-    until_true("no child", PATIENCE, || daemon.suite("far")["children"] == json!([]));
+    far.wait_for("DELETE");
+    until_true("no child", TEST_TIMEOUT, || daemon.suite("far")["children"] == json!([]));
     assert_eq!(daemon.suite("far")["state"], "cold");
     assert_eq!(text_of(&shim.call("far", "echo", r#"{"c":3}"#)), r#"{"c":3}"#);
 }
 
 #[test]
 fn an_unreachable_server_is_not_retried_for_a_while() {
-    let port = Far::start(legacy).port();
+    let port = ScriptedServer::start(legacy).port();
     let home = home_of(&json!({"type": "http", "url": format!("http://127.0.0.1:{port}/")}));
     let daemon = home.daemon();
     let mut shim = home.shim();
-    until_true("a pause", PATIENCE, || {
+    until_true("a pause", TEST_TIMEOUT, || {
         shim.call("far", "echo", "{}");
         daemon.suite("far")["state"] == "resting"
     });
@@ -503,7 +508,7 @@ fn a_hosts_cancel_reaches_the_server() {
     for is_modern in [false, true] {
         let left = Arc::new(AtomicBool::new(false));
         let gone = Arc::clone(&left);
-        let far = Far::start(move |asked, back| match asked.what().as_str() {
+        let far = ScriptedServer::start(move |asked, back| match asked.what().as_str() {
             "tools/call" => {
                 back.events();
                 gone.store(back.is_left(), Ordering::Relaxed);
@@ -515,16 +520,16 @@ fn a_hosts_cancel_reaches_the_server() {
         let _daemon = home.daemon();
         let mut shim = home.shim();
         let id = shim.start_call("far", "echo", "{}");
-        let call = far.hears("tools/call");
+        let call = far.wait_for("tools/call");
         shim.send(
             &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
                 .to_string(),
         );
         if is_modern {
-            until_true("the connection to close", PATIENCE, || left.load(Ordering::Relaxed));
+            until_true("the connection to close", TEST_TIMEOUT, || left.load(Ordering::Relaxed));
             assert_eq!(far.count("notifications/cancelled"), 0);
         } else {
-            let cancelled = far.hears("notifications/cancelled");
+            let cancelled = far.wait_for("notifications/cancelled");
             assert_eq!(cancelled.message()["params"]["requestId"], call.message()["id"]);
         }
         // The next request is answered; an answer to the cancelled call would have arrived before it.
@@ -548,9 +553,9 @@ fn the_daemon_refuses_itself_as_a_remote_server() {
     }
     let mut shim = home.shim();
     for name in ["a", "b"] {
-        until_true("the definition", PATIENCE, || shim.tools().contains_key(&format!("{name}_suite")));
+        until_true("the definition", TEST_TIMEOUT, || shim.tools().contains_key(&format!("{name}_suite")));
         let answer = shim.call(name, "x", "{}");
         assert!(answer.contains("Switchboard's own address"), "{answer}");
-        until_true("that it is seen", PATIENCE, || daemon.suite(name)["state"] == "misconfigured");
+        until_true("that it is seen", TEST_TIMEOUT, || daemon.suite(name)["state"] == "misconfigured");
     }
 }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use proto_tests::far::{Asked, Back, Far, legacy, modern};
+use proto_tests::scripted_server::{RecordedRequest, Responder, ScriptedServer, legacy, modern};
 use proto_tests::shim::{kind_of, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Shim};
+use proto_tests::{DaemonProcess, Home, Shim, TEST_TIMEOUT};
 use serde_json::{Value, json};
 
 /// Timeouts of a start and of a silent call in these tests.
@@ -19,15 +19,15 @@ const RPC: Duration = Duration::from_millis(1500);
 /// The delay that a busy machine may add.
 const SLACK: Duration = Duration::from_secs(6);
 
-struct Stage {
+struct TestSetup {
     shim: Shim,
     daemon: DaemonProcess,
     _home: Home,
 }
 
-impl Stage {
+impl TestSetup {
     /// A daemon with this server as child `far` and a well-behaved local child.
-    fn with(far: &Far, more: &Value) -> Self {
+    fn with(far: &ScriptedServer, more: &Value) -> Self {
         let home = Home::new();
         let mut entry = json!({"type": "http", "url": far.url()});
         more.as_object().into_iter().flatten().for_each(|(key, value)| entry[key] = value.clone());
@@ -64,7 +64,7 @@ impl Stage {
         for word in words.iter().chain(&["`far`"]) {
             assert!(message.contains(word), "`{word}` is not in: {message}");
         }
-        assert_eq!(self.daemon.door().get("/health").status, 200);
+        assert_eq!(self.daemon.endpoint().get("/health").status, 200);
         message
     }
 
@@ -76,15 +76,15 @@ impl Stage {
 }
 
 /// A well-behaved server, except for calls.
-fn calls(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Far {
-    Far::start(move |asked, back| match asked.what().as_str() {
+fn calls(answer: impl Fn(&RecordedRequest, &mut Responder) + Send + Sync + 'static) -> ScriptedServer {
+    ScriptedServer::start(move |asked, back| match asked.what().as_str() {
         "tools/call" => answer(asked, back),
         _ => legacy(asked, back),
     })
 }
 
 /// Like `calls`, but only the first call misbehaves.
-fn first_call(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Far {
+fn first_call(answer: impl Fn(&RecordedRequest, &mut Responder) + Send + Sync + 'static) -> ScriptedServer {
     let count = AtomicUsize::new(0);
     calls(move |asked, back| match count.fetch_add(1, Ordering::Relaxed) {
         0 => answer(asked, back),
@@ -94,10 +94,10 @@ fn first_call(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Far
 
 #[test]
 fn a_server_that_never_answers_anything() {
-    let far = Far::start(|_, back| {
+    let far = ScriptedServer::start(|_, back| {
         back.is_left();
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.fails("child_spawn_timeout", &["1500 ms"]);
     assert_eq!(far.count("initialize"), 0, "silence says nothing about the era");
 }
@@ -107,10 +107,10 @@ fn a_server_that_never_answers_a_call() {
     let far = first_call(|_, back| {
         back.is_left();
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.fails("rpc_timeout", &["1500 ms", "`echo`"]);
-    let cancelled = far.hears("notifications/cancelled");
-    let call = far.hears("tools/call");
+    let cancelled = far.wait_for("notifications/cancelled");
+    let call = far.wait_for("tools/call");
     assert_eq!(cancelled.message()["params"]["requestId"], call.message()["id"]);
     assert_eq!(cancelled.header("mcp-session-id"), Some("s1"));
     stage.works();
@@ -120,17 +120,17 @@ fn a_server_that_never_answers_a_call() {
 fn a_modern_server_that_never_answers_a_call_sees_the_connection_close() {
     let left = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&left);
-    let far = Far::start(move |asked, back| match asked.what().as_str() {
+    let far = ScriptedServer::start(move |asked, back| match asked.what().as_str() {
         "tools/call" => {
             let begun = Instant::now();
             back.events();
-            seen.fetch_add(usize::from(back.is_left() && begun.elapsed() < PATIENCE), Ordering::Relaxed);
+            seen.fetch_add(usize::from(back.is_left() && begun.elapsed() < TEST_TIMEOUT), Ordering::Relaxed);
         }
         _ => modern(asked, back),
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.fails("rpc_timeout", &["1500 ms"]);
-    until_true("the connection to close", PATIENCE, || left.load(Ordering::Relaxed) == 1);
+    until_true("the connection to close", TEST_TIMEOUT, || left.load(Ordering::Relaxed) == 1);
     assert_eq!(far.count("notifications/cancelled"), 0);
 }
 
@@ -144,7 +144,7 @@ fn one_byte_a_second() {
             back.raw([byte])
         });
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.fails("rpc_timeout", &["1500 ms"]);
     stage.works();
 }
@@ -158,7 +158,7 @@ fn endless_events() {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.fails("rpc_timeout", &["1500 ms"]);
     stage.works();
 }
@@ -173,7 +173,7 @@ fn endless_progress_ends_at_the_total_timeout() {
             thread::sleep(Duration::from_millis(50));
         }
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.fails("rpc_timeout", &["6000 ms"]);
     stage.works();
 }
@@ -188,7 +188,7 @@ fn memory_mb(daemon: &DaemonProcess) -> u64 {
 }
 
 /// Writes 1 GiB, or less if the daemon stops reading.
-fn flood(back: &mut Back, piece: &[u8]) {
+fn flood(back: &mut Responder, piece: &[u8]) {
     for _ in 0..(1 << 30) / piece.len() {
         if !back.raw(piece) {
             return;
@@ -207,7 +207,7 @@ fn a_body_of_a_gigabyte() {
         flood(back, &[b' '; 64 * 1024]);
     });
     for far in [told, untold] {
-        let mut stage = Stage::with(&far, &json!({}));
+        let mut stage = TestSetup::with(&far, &json!({}));
         stage.fails("answer_too_long", &["16 MiB"]);
         stage.works();
         assert!(memory_mb(&stage.daemon) < MOST_MEMORY_MB);
@@ -226,7 +226,7 @@ fn an_event_of_a_gigabyte() {
         flood(back, "data: 0123456789\n".repeat(4096).as_bytes());
     });
     for far in [one_line, many_lines] {
-        let mut stage = Stage::with(&far, &json!({}));
+        let mut stage = TestSetup::with(&far, &json!({}));
         stage.fails("answer_too_long", &["16 MiB"]);
         stage.works();
         assert!(memory_mb(&stage.daemon) < MOST_MEMORY_MB);
@@ -239,7 +239,7 @@ fn an_error_page_of_a_gigabyte() {
         back.head(500, &[("Content-Type", "text/html")]);
         flood(back, &[b'x'; 64 * 1024]);
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.fails("bad_answer", &["500"]);
     stage.works();
     assert!(memory_mb(&stage.daemon) < MOST_MEMORY_MB);
@@ -252,14 +252,14 @@ fn compressed_answers_are_refused() {
         back.head(200, &[("Content-Type", "application/json"), ("Content-Encoding", "gzip")]);
         back.raw(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03");
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.fails("bad_answer", &["`gzip`"]);
     stage.works();
 }
 
 #[test]
 fn a_redirect_to_another_origin_is_not_followed() {
-    let elsewhere = Far::start(legacy);
+    let elsewhere = ScriptedServer::start(legacy);
     let other = format!("http://127.0.0.1:{}", elsewhere.port());
     for (location, told) in [
         (elsewhere.url(), other.as_str()),
@@ -268,13 +268,13 @@ fn a_redirect_to_another_origin_is_not_followed() {
     ] {
         for status in [301, 302, 307, 308] {
             let location = location.clone();
-            let far = Far::start(move |asked, back| match asked.what().as_str() {
+            let far = ScriptedServer::start(move |asked, back| match asked.what().as_str() {
                 "tools/call" => {
                     back.head(status, &[("Location", &location), ("Content-Length", "0")]);
                 }
                 _ => legacy(asked, back),
             });
-            let mut stage = Stage::with(&far, &json!({"headers": {"X-Key": "secret"}}));
+            let mut stage = TestSetup::with(&far, &json!({"headers": {"X-Key": "secret"}}));
             let message = stage.fails("redirected", &[told]);
             assert!(!message.contains("secret"), "{message}");
         }
@@ -284,26 +284,26 @@ fn a_redirect_to_another_origin_is_not_followed() {
 
 #[test]
 fn redirects_within_the_origin_are_followed_up_to_a_limit() {
-    let far = Far::start(|asked, back| match asked.target.as_str() {
+    let far = ScriptedServer::start(|asked, back| match asked.target.as_str() {
         "/mcp" => drop(back.head(307, &[("Location", "/real/"), ("Content-Length", "0")])),
         _ => legacy(asked, back),
     });
-    let mut stage = Stage::with(&far, &json!({"headers": {"X-Key": "k"}}));
+    let mut stage = TestSetup::with(&far, &json!({"headers": {"X-Key": "k"}}));
     stage.works();
     assert!(far.asked().iter().all(|asked| asked.header("x-key") == Some("k")));
-    let round = Far::start(|_, back| {
+    let round = ScriptedServer::start(|_, back| {
         back.head(307, &[("Location", "/mcp"), ("Content-Length", "0")]);
     });
-    Stage::with(&round, &json!({})).fails("redirected", &["without an end"]);
+    TestSetup::with(&round, &json!({})).fails("redirected", &["without an end"]);
 }
 
 #[test]
 fn refused_credentials_are_not_retried() {
-    let refuse = |_: &Asked, back: &mut Back| {
+    let refuse = |_: &RecordedRequest, back: &mut Responder| {
         back.head(401, &[("WWW-Authenticate", "Bearer"), ("Content-Length", "0")]);
     };
-    let far = Far::start(refuse);
-    let mut stage = Stage::with(&far, &json!({}));
+    let far = ScriptedServer::start(refuse);
+    let mut stage = TestSetup::with(&far, &json!({}));
     let answer = stage.call();
     let text = text_of(&answer);
     assert!(text.contains("switchboard login far") && answer.contains(r#""isError":true"#), "{answer}");
@@ -312,8 +312,8 @@ fn refused_credentials_are_not_retried() {
         assert!(text_of(&stage.call()).contains("switchboard login far"), "nobody has to wait for a pause");
     }
 
-    let far = Far::start(refuse);
-    let mut stage = Stage::with(&far, &json!({"headers": {"Authorization": "Bearer of-the-file"}}));
+    let far = ScriptedServer::start(refuse);
+    let mut stage = TestSetup::with(&far, &json!({"headers": {"Authorization": "Bearer of-the-file"}}));
     let message = stage.fails("credentials_refused", &["401", "its file"]);
     assert!(!message.contains("of-the-file"));
     assert_eq!(far.whats(), ["server/discover"]);
@@ -323,7 +323,7 @@ fn refused_credentials_are_not_retried() {
 #[test]
 fn an_expired_session_is_reopened_and_the_call_repeated_once() {
     let sessions = AtomicUsize::new(0);
-    let far = Far::start(move |asked, back| match asked.what().as_str() {
+    let far = ScriptedServer::start(move |asked, back| match asked.what().as_str() {
         "initialize" => {
             let name = format!("s{}", sessions.fetch_add(1, Ordering::Relaxed));
             let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "f", "version": "1"}});
@@ -334,7 +334,7 @@ fn an_expired_session_is_reopened_and_the_call_repeated_once() {
         }
         _ => legacy(asked, back),
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.works();
     stage.works();
     let renewed: Vec<_> = far.asked().into_iter().filter(|asked| asked.what() == "initialize").collect();
@@ -347,7 +347,7 @@ fn an_expired_session_is_reopened_and_the_call_repeated_once() {
 #[test]
 fn a_session_that_keeps_expiring_is_a_clear_error() {
     let far = calls(|asked, back| back.json(404, &asked.error(-32001, "Session not found")));
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     let answer = stage.call();
     assert!(answer.contains("Session not found"), "{answer}");
     assert_eq!(far.count("tools/call"), 2);
@@ -356,7 +356,7 @@ fn a_session_that_keeps_expiring_is_a_clear_error() {
 /// Cut at each point of a call: the call fails and says that it may have run, and the next one works.
 #[test]
 fn a_connection_that_is_cut() {
-    type Cut = fn(&Asked, &mut Back);
+    type Cut = fn(&RecordedRequest, &mut Responder);
     let points: [(&str, Cut); 8] = [
         ("before a byte", |_, _| {}),
         ("in the status", |_, back| {
@@ -386,7 +386,7 @@ fn a_connection_that_is_cut() {
     ];
     for (point, cut) in points {
         let far = first_call(cut);
-        let mut stage = Stage::with(&far, &json!({}));
+        let mut stage = TestSetup::with(&far, &json!({}));
         let message = stage.fails("connection_lost", &["may or may not have run"]);
         assert_eq!(far.count("tools/call"), 1, "{point}: {message}");
         stage.works();
@@ -402,7 +402,7 @@ fn a_session_that_expires_during_a_call() {
         // With an id, so that the daemon resumes the stream; but the server has forgotten it.
         back.raw(format!("id: 7\nretry: 20\ndata: {note}\n\n"));
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.fails("connection_lost", &["may or may not have run"]);
     let asks: Vec<_> = far.asked().into_iter().filter(|asked| asked.verb == "GET").collect();
     assert!(asks.iter().any(|asked| asked.header("last-event-id") == Some("7")), "{asks:?}");
@@ -411,23 +411,23 @@ fn a_session_that_expires_during_a_call() {
 
 #[test]
 fn a_closed_port() {
-    let port = Far::start(legacy).port();
-    let far = Far::start(legacy);
-    let mut stage = Stage::with(&far, &json!({"url": format!("http://127.0.0.1:{port}/mcp")}));
+    let port = ScriptedServer::start(legacy).port();
+    let far = ScriptedServer::start(legacy);
+    let mut stage = TestSetup::with(&far, &json!({"url": format!("http://127.0.0.1:{port}/mcp")}));
     stage.fails("child_unreachable", &["could not be reached"]);
 }
 
 #[test]
 fn a_server_that_does_not_speak_mcp() {
-    let page = Far::start(|_, back| {
+    let page = ScriptedServer::start(|_, back| {
         back.head(200, &[("Content-Type", "text/html")]);
         back.raw("<html>Welcome</html>");
     });
-    Stage::with(&page, &json!({})).fails("bad_answer", &["`text/html`"]);
-    let nothing = Far::start(|_, back| back.empty(404));
-    Stage::with(&nothing, &json!({})).fails("bad_answer", &["404"]);
-    let broken = Far::start(|_, back| back.empty(503));
-    Stage::with(&broken, &json!({})).fails("bad_answer", &["503"]);
+    TestSetup::with(&page, &json!({})).fails("bad_answer", &["`text/html`"]);
+    let nothing = ScriptedServer::start(|_, back| back.empty(404));
+    TestSetup::with(&nothing, &json!({})).fails("bad_answer", &["404"]);
+    let broken = ScriptedServer::start(|_, back| back.empty(503));
+    TestSetup::with(&broken, &json!({})).fails("bad_answer", &["503"]);
     assert_eq!(broken.whats(), ["server/discover"], "a failure says nothing about the era");
 }
 
@@ -443,10 +443,10 @@ fn answers_with_unknown_ids_and_repeated_answers() {
         back.event(&answer);
         back.event(&answer);
     });
-    let mut stage = Stage::with(&far, &json!({}));
+    let mut stage = TestSetup::with(&far, &json!({}));
     stage.works();
     stage.works();
-    until_true("an answer to the odd question", PATIENCE, || {
+    until_true("an answer to the odd question", TEST_TIMEOUT, || {
         let refusal = far.asked().into_iter().find(|asked| asked.message()["error"]["code"] == -32601);
         refusal.is_some_and(|refusal| refusal.message()["id"] == 3)
     });
@@ -454,9 +454,9 @@ fn answers_with_unknown_ids_and_repeated_answers() {
 
 #[test]
 fn an_endpoint_of_the_old_transport_at_another_origin() {
-    let elsewhere = Far::start(legacy);
+    let elsewhere = ScriptedServer::start(legacy);
     let target = elsewhere.url();
-    let far = Far::start(move |asked, back| match asked.verb.as_str() {
+    let far = ScriptedServer::start(move |asked, back| match asked.verb.as_str() {
         "GET" => {
             back.events();
             back.raw(format!("event: endpoint\ndata: {target}\n\n"));
@@ -464,13 +464,13 @@ fn an_endpoint_of_the_old_transport_at_another_origin() {
         }
         _ => back.empty(405),
     });
-    Stage::with(&far, &json!({})).fails("redirected", &["another origin"]);
+    TestSetup::with(&far, &json!({})).fails("redirected", &["another origin"]);
     assert!(elsewhere.asked().is_empty());
 }
 
 #[test]
 fn a_closed_sse_stream_ends_its_calls() {
-    let far = Far::start(|asked, back| match (asked.verb.as_str(), asked.target.as_str()) {
+    let far = ScriptedServer::start(|asked, back| match (asked.verb.as_str(), asked.target.as_str()) {
         ("GET", _) => {
             back.events();
             back.raw("event: endpoint\ndata: /messages?s=1\n\n");
@@ -480,6 +480,6 @@ fn a_closed_sse_stream_ends_its_calls() {
         ("POST", "/messages?s=1") => back.empty(202),
         _ => back.empty(405),
     });
-    let mut stage = Stage::with(&far, &json!({"type": "sse"}));
+    let mut stage = TestSetup::with(&far, &json!({"type": "sse"}));
     stage.fails("connection_lost", &["ended its stream"]);
 }

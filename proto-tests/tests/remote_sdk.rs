@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use proto_tests::shim::text_of;
 use proto_tests::wait::until;
-use proto_tests::{Home, PATIENCE};
+use proto_tests::{Home, TEST_TIMEOUT};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
     PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ServerCapabilities, ServerConfig,
@@ -84,7 +84,7 @@ impl Server {
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let listener = until("the port", PATIENCE, || {
+                let listener = until("the port", TEST_TIMEOUT, || {
                     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
                     listener.set_nonblocking(true).unwrap();
                     TcpListener::from_std(listener).ok()

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Home, TEST_TIMEOUT, bins};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, Implementation,
@@ -60,13 +60,13 @@ impl Host {
         shim.env_clear().envs(home.environment()).current_dir(home.workspace());
         let transport = TokioChildProcess::new(shim).expect("a shim that starts");
         let (sender, progress) = mpsc::channel(64);
-        let sdk = timeout(PATIENCE, serve_client(Person { progress: sender }, transport));
+        let sdk = timeout(TEST_TIMEOUT, serve_client(Person { progress: sender }, transport));
         Self { sdk: sdk.await.expect("an answer in time").expect("a handshake"), progress }
     }
 
     async fn call(&self, suite: &'static str, subtool: &str, args: &Value) -> CallToolResult {
         let call = self.sdk.call_tool(request(suite, subtool, args));
-        timeout(PATIENCE, call).await.expect("an answer in time").expect("a result")
+        timeout(TEST_TIMEOUT, call).await.expect("an answer in time").expect("a result")
     }
 
     /// Every message that the evil child got so far.
@@ -87,7 +87,7 @@ impl Host {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, look).await.expect("the message reaches the child")
+        timeout(TEST_TIMEOUT, look).await.expect("the message reaches the child")
     }
 
     /// Ends the conversation as the SDK does: closes the shim's input, and the shim exits.
@@ -160,7 +160,8 @@ async fn the_sdk_gets_the_progress_of_its_call() {
     let mut host = Host::start(&home).await;
     host.call("evil_suite", "progress", &json!({"steps": 5})).await;
     for step in 1..=5 {
-        let heard = timeout(PATIENCE, host.progress.recv()).await.expect("all of them").expect("a sender");
+        let heard =
+            timeout(TEST_TIMEOUT, host.progress.recv()).await.expect("all of them").expect("a sender");
         assert_eq!((heard.progress, heard.total), (f64::from(step), Some(5.0)));
     }
     host.leave().await;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use proto_tests::http::Request;
 use proto_tests::shim::text_of;
 use proto_tests::wait::until;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, bins};
+use proto_tests::{DaemonProcess, Home, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 use tiktoken_rs::CoreBPE;
 
@@ -44,7 +44,7 @@ fn of<'s>(savings: &'s Value, child: &str) -> &'s Value {
 /// Waits until the manifest of this child exists.
 #[track_caller]
 fn once_known(home: &Home, child: &str) -> Value {
-    until("its manifest", PATIENCE, || Some(savings(home)).filter(|all| of(all, child)["known"] == true))
+    until("its manifest", TEST_TIMEOUT, || Some(savings(home)).filter(|all| of(all, child)["known"] == true))
 }
 
 /// A session as a host opens it, with its first `tools/list`.
@@ -170,7 +170,7 @@ fn introspections_are_subtracted_and_survive_a_restart() {
     introspect(&mut one, "kid_suite", r#","subtool":"no-such""#);
     let by_hand = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "kid_suite", "arguments": {"action": "introspect"}}});
-    assert_eq!(daemon.door().post("/proxy", &by_hand.to_string()).status, 200);
+    assert_eq!(daemon.endpoint().post("/proxy", &by_hand.to_string()).status, 200);
     let all = savings(&home);
     assert_eq!(number(&of(&all, "kid")["introspections"]), 5, "{all}");
     let mut sessions: Vec<i64> =
@@ -271,7 +271,7 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     );
 
     // A session that used the child before and finds it stopped waits for a start that it would not have had.
-    home.order(&["restart", "kid_suite"]);
+    home.run_ok(&["restart", "kid_suite"]);
     let calls: Vec<u64> = (0..4).map(|_| hosts[0].start_call("kid", "echo", "{}")).collect();
     calls.iter().for_each(|call| drop(hosts[0].answer_to(&call.to_string())));
     let all = savings(&home);
@@ -281,7 +281,7 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     // Sessions that ended no longer count, but the peak stays.
     let peak = number(&all["processes"]["peakAvoided"]);
     hosts.truncate(1);
-    let left = until("their leaving", PATIENCE, || {
+    let left = until("their leaving", TEST_TIMEOUT, || {
         Some(savings(&home)).filter(|all| number(&all["processes"]["sessions"]) == 1)
     });
     assert_eq!(number(&of(&left, "kid")["childrenAvoided"]), 0, "{left}");
@@ -310,7 +310,7 @@ fn a_suite_that_costs_more_than_it_saves_is_reported() {
     let long =
         "clicks and echoes and everything that one could want of a server with two small tools, ".repeat(3);
     home.config(&json!({"suites": {"mock": {"description": long}}}));
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     let all = savings(&home);
     let told = of(&all, "mock");
     assert!(number(&told["saves"]) < 0, "{told}");
@@ -328,8 +328,8 @@ fn the_tokenizer_is_never_loaded_into_the_daemon() {
     // Concurrent requests wait for the same computation.
     let asked: Vec<_> = (0..8)
         .map(|_| {
-            let door = daemon.door();
-            std::thread::spawn(move || door.get("/savings"))
+            let endpoint = daemon.endpoint();
+            std::thread::spawn(move || endpoint.get("/savings"))
         })
         .collect();
     for answer in asked {
@@ -342,7 +342,7 @@ fn the_tokenizer_is_never_loaded_into_the_daemon() {
     assert_eq!(daemon.tcp().get("/savings").status, 401);
     let with = Request::new("GET", "/savings").bearer(&daemon.token());
     assert_eq!(daemon.tcp().send(&with).status, 200);
-    assert_eq!(daemon.door().post("/savings", "").status, 405);
+    assert_eq!(daemon.endpoint().post("/savings", "").status, 405);
 }
 
 /// The daemon's anonymous memory.
@@ -367,6 +367,6 @@ fn savings_needs_a_running_daemon() {
     let daemon = home.daemon();
     let text = home.command(&["savings"]);
     assert!(text.status.success(), "{text:?}");
-    let all: Value = daemon.door().get("/savings").json();
+    let all: Value = daemon.endpoint().get("/savings").json();
     assert_eq!((number(&all["perSession"]["listed"]), number(&all["tokens"]["sessions"])), (0, 0), "{all}");
 }

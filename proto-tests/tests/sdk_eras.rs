@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Home, TEST_TIMEOUT, bins};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
     CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction,
@@ -31,7 +31,7 @@ const WATCHED: &str = "test://watched-resource";
 
 /// Notifications that the host gets.
 #[derive(Debug, PartialEq)]
-enum Heard {
+enum HostEvent {
     Progress(u32),
     Updated(String),
     Log(Value),
@@ -39,7 +39,7 @@ enum Heard {
 
 /// The user of the host: answers with a name or a colour, and declines or cancels when the message says so.
 struct Person {
-    heard: mpsc::Sender<Heard>,
+    heard: mpsc::Sender<HostEvent>,
 }
 
 impl ClientHandler for Person {
@@ -82,7 +82,7 @@ impl ClientHandler for Person {
     }
 
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.heard.send(Heard::Progress(progress.progress as u32)).await.unwrap();
+        self.heard.send(HostEvent::Progress(progress.progress as u32)).await.unwrap();
     }
 
     async fn on_resource_updated(
@@ -90,7 +90,7 @@ impl ClientHandler for Person {
         update: ResourceUpdatedNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        self.heard.send(Heard::Updated(update.uri)).await.unwrap();
+        self.heard.send(HostEvent::Updated(update.uri)).await.unwrap();
     }
 
     async fn on_logging_message(
@@ -98,7 +98,7 @@ impl ClientHandler for Person {
         log: LoggingMessageNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        self.heard.send(Heard::Log(log.data)).await.unwrap();
+        self.heard.send(HostEvent::Log(log.data)).await.unwrap();
     }
 }
 
@@ -112,7 +112,7 @@ enum Way {
 
 struct Host {
     sdk: RunningService<RoleClient, Person>,
-    heard: mpsc::Receiver<Heard>,
+    heard: mpsc::Receiver<HostEvent>,
     is_modern: bool,
 }
 
@@ -143,8 +143,8 @@ impl Host {
         serde_json::to_string(&result).unwrap()
     }
 
-    async fn next(&mut self) -> Heard {
-        timeout(PATIENCE, self.heard.recv()).await.expect("something to hear").unwrap()
+    async fn next(&mut self) -> HostEvent {
+        timeout(TEST_TIMEOUT, self.heard.recv()).await.expect("something to hear").unwrap()
     }
 
     async fn lists(&self) {
@@ -178,7 +178,7 @@ impl Host {
     async fn hears_progress(&mut self) {
         assert!(self.call("test_tool_with_progress", &json!({})).await.contains("Reported progress"));
         for step in [0, 50, 100] {
-            assert_eq!(self.next().await, Heard::Progress(step));
+            assert_eq!(self.next().await, HostEvent::Progress(step));
         }
     }
 
@@ -199,20 +199,20 @@ impl Host {
             let mut listening = self.sdk.listen(filter.clone()).await.unwrap();
             assert_eq!(listening.acknowledged(), &filter);
             self.call("test_update_watched_resource", &json!({})).await;
-            let told = timeout(PATIENCE, listening.next()).await.expect("an update").unwrap().unwrap();
+            let told = timeout(TEST_TIMEOUT, listening.next()).await.expect("an update").unwrap().unwrap();
             let ServerNotification::ResourceUpdatedNotification(update) = told else { panic!("{told:?}") };
             assert_eq!(update.params.uri, WATCHED);
             return listening.cancel().await.unwrap();
         }
         self.sdk.subscribe(SubscribeRequestParams::new(WATCHED)).await.unwrap();
         self.call("test_update_watched_resource", &json!({})).await;
-        assert_eq!(self.next().await, Heard::Updated(WATCHED.to_owned()));
+        assert_eq!(self.next().await, HostEvent::Updated(WATCHED.to_owned()));
         self.sdk.unsubscribe(UnsubscribeRequestParams::new(WATCHED)).await.unwrap();
         // The next notification is another one.
         self.call("test_update_watched_resource", &json!({})).await;
         self.sdk.set_level(SetLevelRequestParams::new(LoggingLevel::Warning)).await.unwrap();
         self.call("test_logging_tool", &json!({})).await;
-        assert_eq!(self.next().await, Heard::Log(json!("as a warning")));
+        assert_eq!(self.next().await, HostEvent::Log(json!("as a warning")));
     }
 
     async fn cancels(&self, home: &Home) {
@@ -252,7 +252,7 @@ async fn told(home: &Home, such: impl Fn(&Value) -> bool) -> Value {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, look).await.expect("it reaches the child")
+    timeout(TEST_TIMEOUT, look).await.expect("it reaches the child")
 }
 
 /// A home with the era child, whose lists are paginated.
@@ -280,7 +280,7 @@ async fn check(lifecycle: impl Fn() -> ClientLifecycleMode) {
                 host.cancels(&home).await;
                 host.sdk.cancel().await.unwrap();
             };
-            timeout(PATIENCE, talk).await.unwrap_or_else(|_| panic!("no end in time: {era}, {way:?}"));
+            timeout(TEST_TIMEOUT, talk).await.unwrap_or_else(|_| panic!("no end in time: {era}, {way:?}"));
         }
     }
 }
@@ -302,7 +302,7 @@ async fn check_suite(lifecycle: impl Fn() -> ClientLifecycleMode) {
             assert!(said.contains("Ada") && said.contains("blue"), "{era}: {said}");
             host.cancel().await.unwrap();
         };
-        timeout(PATIENCE, talk).await.unwrap_or_else(|_| panic!("no end in time: {era}"));
+        timeout(TEST_TIMEOUT, talk).await.unwrap_or_else(|_| panic!("no end in time: {era}"));
     }
 }
 

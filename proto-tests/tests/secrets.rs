@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::daemon::DaemonProcess;
 use proto_tests::wait::until;
-use proto_tests::{Home, PATIENCE, bins, procs};
+use proto_tests::{Home, TEST_TIMEOUT, bins, procs};
 use serde_json::{Value, json};
 
 const VALUE: &str = "hunter2 \u{1f511} $HOME";
@@ -170,7 +170,7 @@ fn a_keyring_that_hangs_is_given_up_and_its_process_reveals_nothing() {
     let start = Instant::now();
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"hunter2").unwrap();
-    let asks = until("the keyring to be asked", PATIENCE, || {
+    let asks = until("the keyring to be asked", TEST_TIMEOUT, || {
         let all = procs::descendants(i32::try_from(child.id()).unwrap());
         all.into_iter().find(|process| process.cmdline.ends_with("--keyring"))
     });
@@ -317,11 +317,11 @@ fn a_secret_argument_of_a_child_is_not_in_the_guards_command_line() {
     said(&secret(&home, &["set", "CANARY"], "hunter2"), 0);
     let _daemon = home.daemon();
     let child = home.shim().pid_of("k");
-    let guard = procs::look(procs::look(child).unwrap().parent).unwrap();
+    let guard = procs::find(procs::find(child).unwrap().parent).unwrap();
     assert!(guard.cmdline.contains("--guard"), "{guard:?}");
     assert!(!guard.cmdline.contains("hunter"), "{guard:?}");
     // The child's own arguments are its author's choice.
-    assert!(procs::look(child).unwrap().cmdline.ends_with("--token hunter2"));
+    assert!(procs::find(child).unwrap().cmdline.ends_with("--token hunter2"));
     // `check` and `doctor` warn the author.
     let file = home.config_folder().join("mcps/k/.mcp.json");
     let told = home.command(&["check", file.to_str().unwrap()]);
@@ -363,19 +363,19 @@ fn neither_daemon_nor_guard_can_be_read_by_what_they_start() {
     assert!(own.success());
     command.arg(&bins().switchboardd);
     let daemon = DaemonProcess::spawn_as(&home, command, &["--listen", "off"], &[]);
-    until("the socket", PATIENCE, || home.socket().exists().then_some(()));
+    until("the socket", TEST_TIMEOUT, || home.socket().exists().then_some(()));
     // The daemon only answers its own user.
-    let child = until("a call to be answered", PATIENCE, || {
+    let child = until("a call to be answered", TEST_TIMEOUT, || {
         let mut call = as_somebody().0;
         call.arg(&bins().switchboard).args(["call", "k", "echo", "{}"]).env_clear().envs(home.environment());
         call.env("SWITCHBOARD_SOCKET", home.socket()).current_dir(home.workspace());
         let answered = call.stderr(Stdio::null()).status().unwrap().success();
         home.children().first().filter(|_| answered).map(|child| child.pid)
     });
-    let guard = procs::look(child).unwrap().parent;
+    let guard = procs::find(child).unwrap().parent;
     let owner = |pid: i32| fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid();
     for closed in [daemon.pid(), guard] {
-        assert_eq!((owner(closed), core_limit(closed).as_str()), (0, "0"), "{:?}", procs::look(closed));
+        assert_eq!((owner(closed), core_limit(closed).as_str()), (0, "0"), "{:?}", procs::find(closed));
     }
     // The child runs as it would without Switchboard.
     assert_eq!((owner(child), core_limit(child).as_str()), (uid, "unlimited"));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::{INITIALIZE, answer_id, kind_of};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Home, PATIENCE, Shim, ShimOptions, bins, procs};
+use proto_tests::{Home, Shim, ShimOptions, TEST_TIMEOUT, bins, procs};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -81,7 +81,7 @@ fn requests_read_before_the_end_of_input_are_answered() {
     let slow = shim.start_call("e", "slow", r#"{"ms":300}"#);
     shim.close_stdin();
     assert!(shim.answer_to(&slow.to_string()).contains("\"ok\":true"));
-    assert!(shim.ended(PATIENCE).success());
+    assert!(shim.ended(TEST_TIMEOUT).success());
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_hanging_call_does_not_keep_the_shim_after_the_end_of_input() {
     shim.start_call("e", "hang", "{}");
     let closed = Instant::now();
     shim.close_stdin();
-    assert!(shim.ended(PATIENCE).success());
+    assert!(shim.ended(TEST_TIMEOUT).success());
     // The promised limit is 1.5 s.
     assert!(closed.elapsed() < Duration::from_millis(7500), "{:?}", closed.elapsed());
 }
@@ -108,11 +108,11 @@ fn signals_end_the_shim_at_once_with_exit_code_0() {
         let id = shim.start_call("e", "hang", "{}");
         let sent = Instant::now();
         shim.signal(signal);
-        let status = shim.ended(PATIENCE);
+        let status = shim.ended(TEST_TIMEOUT);
         assert_eq!(status.code(), Some(0), "{signal:?}: {status}");
         // At the end of its input the shim waits for answers and reports missing ones; after a signal it does
         // not.
-        let answer = shim.answer_within(&id.to_string(), PATIENCE);
+        let answer = shim.answer_within(&id.to_string(), TEST_TIMEOUT);
         assert_eq!(answer, None, "{signal:?}");
         // The promised limit is 100 ms; the machine may be busy.
         assert!(sent.elapsed() < Duration::from_secs(5), "{signal:?}: {:?}", sent.elapsed());
@@ -138,7 +138,7 @@ fn a_host_that_closes_stdout_ends_the_shim() {
     let mut stdin = process.stdin.take().unwrap();
     // Nobody reads its first answer; stdin stays open all the time.
     let _ = writeln!(stdin, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#);
-    let status = until("its end", PATIENCE, || process.try_wait().unwrap());
+    let status = until("its end", TEST_TIMEOUT, || process.try_wait().unwrap());
     assert_eq!(status.code(), Some(0), "{status}");
 }
 
@@ -154,9 +154,9 @@ fn calls_of_a_killed_shim_are_cancelled_and_the_child_stays() {
     let mut shim = home.shim();
     shim.start_call("e", "hang", "{}");
     let holds = |text: &str| fs::read_to_string(&journal).unwrap_or_default().contains(text);
-    until_true("the call", PATIENCE, || holds("\"hang\""));
+    until_true("the call", TEST_TIMEOUT, || holds("\"hang\""));
     shim.signal(Signal::KILL);
-    until_true("the cancel", PATIENCE, || holds("notifications/cancelled"));
+    until_true("the cancel", TEST_TIMEOUT, || holds("notifications/cancelled"));
     assert!(procs::alive(child));
     assert!(other.call("e", "echo", "{}").contains("\"ok\":true"));
 }
@@ -209,7 +209,7 @@ fn a_shim_that_may_not_start_a_daemon_says_so_and_waits_for_one() {
     assert!(home.daemons().is_empty());
     let _daemon = home.daemon();
     shim.notification("notifications/tools/list_changed");
-    until_true("the shim to find it", PATIENCE, || shim.tools().contains_key("e_suite"));
+    until_true("the shim to find it", TEST_TIMEOUT, || shim.tools().contains_key("e_suite"));
     assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, procs};
+use proto_tests::{DaemonProcess, Home, Shim, TEST_TIMEOUT, procs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -79,14 +79,16 @@ fn a_long_run_leaks_nothing() {
 
 /// Waits until the daemon is idle: no session, no child, nothing left to reap.
 fn at_rest(home: &Home, daemon: &DaemonProcess) -> Holds {
-    until_true("the sessions to end", PATIENCE, || daemon.status()["sessions"] == json!([]));
+    until_true("the sessions to end", TEST_TIMEOUT, || daemon.status()["sessions"] == json!([]));
     for child in 0..CHILDREN {
-        home.order(&["restart", &format!("k{child}")]);
+        home.run_ok(&["restart", &format!("k{child}")]);
     }
-    until_true("all children to go, zombies too", PATIENCE, || procs::descendants(daemon.pid()).is_empty());
+    until_true("all children to go, zombies too", TEST_TIMEOUT, || {
+        procs::descendants(daemon.pid()).is_empty()
+    });
     // Helper threads end after a while without work, and descriptors of answered requests close.
     let mut last = (holds(daemon), Instant::now());
-    until("it to settle", PATIENCE, || {
+    until("it to settle", TEST_TIMEOUT, || {
         let now = holds(daemon);
         if now != last.0 {
             last = (now, Instant::now());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Home, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 #[test]
@@ -50,7 +50,7 @@ fn a_profile_that_hangs_leaves_no_process() {
     // The shell may still answer for the next start, but does not outlive the daemon.
     let sleepers = || home.processes().iter().any(|process| process.cmdline.contains("6543"));
     drop(daemon);
-    until_true("the shell to go", PATIENCE, || !sleepers());
+    until_true("the shell to go", TEST_TIMEOUT, || !sleepers());
 }
 
 /// A home where only the login shell's PATH finds the server, and where the profile does something the first
@@ -73,7 +73,7 @@ fn the_late_answer_of_a_slow_login_shell_is_used() {
     let mut shim = home.shim();
     let refused = shim.call("p", "env", "{}");
     assert!(refused.contains("NEEDED") || refused.contains("only-in-my-profile"), "{refused}");
-    until_true("the shell's late answer to be used", PATIENCE, || {
+    until_true("the shell's late answer to be used", TEST_TIMEOUT, || {
         kind_of(&shim.call("p", "env", "{}")).is_none()
     });
     assert_eq!(structured(&shim.call("p", "env", "{}"))["GIVEN"], "there");
@@ -87,7 +87,9 @@ fn a_login_shell_that_failed_once_is_asked_again() {
     let mut shim = home.shim();
     let refused = shim.call("p", "env", "{}");
     assert!(refused.contains("NEEDED") || refused.contains("only-in-my-profile"), "{refused}");
-    until_true("the shell to be asked again", PATIENCE, || kind_of(&shim.call("p", "env", "{}")).is_none());
+    until_true("the shell to be asked again", TEST_TIMEOUT, || {
+        kind_of(&shim.call("p", "env", "{}")).is_none()
+    });
     assert_eq!(structured(&shim.call("p", "env", "{}"))["GIVEN"], "there");
 }
 
@@ -117,7 +119,7 @@ fn a_login_shell_is_never_stopped_by_the_daemons_terminal() {
         .stdout(Stdio::null())
         .spawn()
         .expect("script(1), which is part of every Linux");
-    until_true("the daemon", PATIENCE, || std::os::unix::net::UnixStream::connect(home.socket()).is_ok());
+    until_true("the daemon", TEST_TIMEOUT, || std::os::unix::net::UnixStream::connect(home.socket()).is_ok());
     let mut shim = home.shim();
     let start = Instant::now();
     assert_eq!(structured(&shim.call("env", "env", "{}"))["LC_SEEN"], "yes");
@@ -202,7 +204,7 @@ fn lists_and_handshakes_start_nothing() {
         shim.request(method, "{}");
     }
     for route in ["/suites", "/status", "/proxy", "/proxy/lazy", "/health", "/ready"] {
-        assert_eq!(daemon.door().get(route).status, 200, "{route}");
+        assert_eq!(daemon.endpoint().get(route).status, 200, "{route}");
     }
     assert!(home.children().is_empty(), "{:?}", home.children());
     assert!(shim.call("lazy", "echo", "{}").contains("\"ok\":true"));
@@ -240,7 +242,7 @@ fn the_child_of_a_killed_guard_is_killed_too() {
     .unwrap();
     let answer = shim.answer_to(&id.to_string());
     assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
-    until_true("the old child to go", PATIENCE, || {
+    until_true("the old child to go", TEST_TIMEOUT, || {
         !proto_tests::procs::alive(i32::try_from(before).unwrap())
     });
     let after = structured(&shim.call("g", "where", "{}"))["pid"].as_i64().unwrap();

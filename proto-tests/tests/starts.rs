@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn is_quiet(daemon: &DaemonProcess, child: &str) {
 /// Waits for a child to start without a call.
 #[track_caller]
 fn comes_by_itself(daemon: &DaemonProcess, child: &str) {
-    until_true("a child that nobody called", PATIENCE, || !daemon.pids(child).is_empty());
+    until_true("a child that nobody called", TEST_TIMEOUT, || !daemon.pids(child).is_empty());
 }
 
 fn warm(home: &Home, more: &Value) {
@@ -85,9 +85,9 @@ fn a_spare_without_its_variable_waits_for_the_variable() {
     let daemon = home.daemon();
     let pid = home.shim().pid_of("k");
     set_variables(&home, "OTHER=1\n");
-    until_true("it to be missed", PATIENCE, || daemon.suite("k")["lastError"].is_string());
+    until_true("it to be missed", TEST_TIMEOUT, || daemon.suite("k")["lastError"].is_string());
     kill(pid);
-    until_true("its end", PATIENCE, || daemon.pids("k").is_empty());
+    until_true("its end", TEST_TIMEOUT, || daemon.pids("k").is_empty());
     is_quiet(&daemon, "k");
     assert_eq!(daemon.suite("k")["state"], "misconfigured");
     set_variables(&home, "MYVAR=2\n");
@@ -106,10 +106,10 @@ fn a_spare_whose_program_is_missing_is_retried_with_back_off() {
     let pid = home.shim().pid_of("k");
     fs::remove_file(&program).unwrap();
     kill(pid);
-    until_true("its end", PATIENCE, || daemon.pids("k").is_empty());
+    until_true("its end", TEST_TIMEOUT, || daemon.pids("k").is_empty());
     is_quiet(&daemon, "k");
     fs::copy(&bins().evil_child, &program).unwrap();
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     comes_by_itself(&daemon, "k");
 }
 
@@ -136,7 +136,7 @@ fn a_spare_whose_program_changed_waits_for_the_allowed_one() {
     let work = cpu(&daemon);
     kill(pid);
     let state = || daemon.suite_from(project.path(), "k")["state"].clone();
-    until_true("it to be held", PATIENCE, || state() == "held");
+    until_true("it to be held", TEST_TIMEOUT, || state() == "held");
     let begin = Instant::now();
     while begin.elapsed() < LOOK {
         thread::sleep(Duration::from_millis(100));
@@ -144,8 +144,8 @@ fn a_spare_whose_program_changed_waits_for_the_allowed_one() {
     let (log, work) = (daemon.log().len() - log, cpu(&daemon) - work);
     assert!(log < 20_000 && work < 150, "{log} bytes of log, {work} ticks of work");
     fs::remove_file(folders[1].join("server")).unwrap();
-    home.order(&["reload"]);
-    until_true("a child that nobody called", PATIENCE, || state() == "ready");
+    home.run_ok(&["reload"]);
+    until_true("a child that nobody called", TEST_TIMEOUT, || state() == "ready");
 }
 
 #[test]
@@ -161,10 +161,10 @@ fn a_spare_that_exits_at_start_is_retried_with_back_off() {
     let pid = home.shim().pid_of("k");
     fs::remove_file(&licence).unwrap();
     kill(pid);
-    until_true("its end", PATIENCE, || daemon.pids("k").is_empty());
+    until_true("its end", TEST_TIMEOUT, || daemon.pids("k").is_empty());
     is_quiet(&daemon, "k");
     fs::write(&licence, "").unwrap();
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     comes_by_itself(&daemon, "k");
 }
 
@@ -180,7 +180,7 @@ fn a_spare_waits_until_the_budget_allows_it() {
     let two = shim.pid_of("two");
     is_quiet(&daemon, "k");
     assert_eq!(daemon.pids("two"), [two], "a spare pushes nobody out");
-    home.order(&["restart", "two"]);
+    home.run_ok(&["restart", "two"]);
     comes_by_itself(&daemon, "k");
 }
 
@@ -195,10 +195,10 @@ fn a_spare_waits_until_the_memory_limit_allows_it() {
     let pid = shim.pid_of("k");
     assert!(is_ok(&other.call("glutton", "eat", r#"{"mb":130}"#)));
     let held = other.start_call("glutton", "hang", "{}");
-    until_true("the call", PATIENCE, || daemon.suite("glutton")["children"][0]["inFlight"] == 1);
+    until_true("the call", TEST_TIMEOUT, || daemon.suite("glutton")["children"][0]["inFlight"] == 1);
     // It may already have been stopped to save memory.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
-    until_true("its end", PATIENCE, || daemon.pids("k").is_empty());
+    until_true("its end", TEST_TIMEOUT, || daemon.pids("k").is_empty());
     is_quiet(&daemon, "k");
     let begin = Instant::now();
     assert!(is_ok(&other.call("glutton", "echo", "{}")), "the daemon still answers");
@@ -206,8 +206,8 @@ fn a_spare_waits_until_the_memory_limit_allows_it() {
     other.send(&format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{held}}}}}"#
     ));
-    home.order(&["restart", "glutton"]);
-    until_true("a child that nobody called", PATIENCE * 2, || !daemon.pids("k").is_empty());
+    home.run_ok(&["restart", "glutton"]);
+    until_true("a child that nobody called", TEST_TIMEOUT * 2, || !daemon.pids("k").is_empty());
 }
 
 #[test]
@@ -218,8 +218,8 @@ fn a_spare_stopped_to_save_memory_is_not_restarted_at_once() {
     let daemon = home.daemon();
     home.shim().pid_of("k");
     // Memory is checked every 10 s.
-    until_true("it to be stopped", PATIENCE, || daemon.log().contains("stopped to save memory"));
-    until_true("its end", PATIENCE, || daemon.pids("k").is_empty());
+    until_true("it to be stopped", TEST_TIMEOUT, || daemon.log().contains("stopped to save memory"));
+    until_true("its end", TEST_TIMEOUT, || daemon.pids("k").is_empty());
     let begin = Instant::now();
     while begin.elapsed() < LOOK {
         assert_eq!(daemon.starts("k"), 1, "it would be stopped again");
@@ -236,16 +236,16 @@ fn introspections_do_not_bypass_the_back_off() {
     let mut shim = home.shim();
     let pid = shim.pid_of("k");
     set_variables(&home, "OTHER=1\n");
-    until_true("it to be missed", PATIENCE, || daemon.suite("k")["lastError"].is_string());
+    until_true("it to be missed", TEST_TIMEOUT, || daemon.suite("k")["lastError"].is_string());
     kill(pid);
-    until_true("its end", PATIENCE, || daemon.pids("k").is_empty());
+    until_true("its end", TEST_TIMEOUT, || daemon.pids("k").is_empty());
     for _ in 0..30 {
         shim.introspect("k");
         thread::sleep(Duration::from_millis(50));
     }
     assert!(daemon.starts("k") <= 4, "{} starts", daemon.starts("k"));
     set_variables(&home, "MYVAR=2\n");
-    until_true("it to start for a look at its tools", PATIENCE, || {
+    until_true("it to start for a look at its tools", TEST_TIMEOUT, || {
         shim.introspect("k");
         !daemon.pids("k").is_empty()
     });
@@ -267,9 +267,9 @@ fn a_child_with_subscribers_is_restarted_as_soon_as_possible() {
         assert!(shim.request("resources/subscribe", &watched).contains("result"));
         let pid = daemon.pids("k")[0];
         set_variables(&home, "OTHER=1\n");
-        until_true("it to be missed", PATIENCE, || daemon.suite("k")["lastError"].is_string());
+        until_true("it to be missed", TEST_TIMEOUT, || daemon.suite("k")["lastError"].is_string());
         kill(pid);
-        until_true("its end", PATIENCE, || daemon.pids("k").is_empty());
+        until_true("its end", TEST_TIMEOUT, || daemon.pids("k").is_empty());
         is_quiet(&daemon, "k");
         set_variables(&home, "MYVAR=2\n");
         comes_by_itself(&daemon, "k");
@@ -288,13 +288,13 @@ fn a_dying_child_fails_no_call_that_waits_for_another() {
     let (mut one, mut two) = (home.shim(), home.shim());
     let slow = one.start_call("k", "slow", r#"{"ms":10000}"#);
     let doomed = one.start_call("k", "hang", "{}");
-    let pid = until("the call that never ends", PATIENCE, || {
+    let pid = until("the call that never ends", TEST_TIMEOUT, || {
         let text = fs::read_to_string(&journal).ok()?;
         text.lines().find(|line| line.contains("\"hang\""))?.split(' ').next()?.parse::<i32>().ok()
     });
     let waiting: Vec<_> = (0..6).map(|_| two.start_call("k", "echo", "{}")).collect();
-    until_true("all of them to wait", PATIENCE, || {
-        let metrics = daemon.door().get("/metrics").text();
+    until_true("all of them to wait", TEST_TIMEOUT, || {
+        let metrics = daemon.endpoint().get("/metrics").text();
         metrics.lines().any(|line| line.starts_with("switchboard_queue_depth") && line.ends_with(" 6"))
     });
     kill(pid);
@@ -319,7 +319,7 @@ fn a_refused_start_of_one_session_does_not_fail_another_session() {
     let daemon = home.daemon();
     let (mut one, mut two) = (home.shim(), home.shim());
     let first = one.start_call("k", "echo", "{}");
-    until_true("its start", PATIENCE, || !home.children().is_empty());
+    until_true("its start", TEST_TIMEOUT, || !home.children().is_empty());
     let refused = two.call("k", "echo", "{}");
     assert_eq!(kind_of(&refused).as_deref(), Some("no_room"), "{refused}");
     let answer = one.answer_to(&first.to_string());
@@ -356,7 +356,7 @@ fn a_call_next_to_another_hosts_call_evicts_no_child() {
     let (mut one, mut two) = (home.shim(), home.shim());
     let (pid, other) = (one.pid_of("k"), one.pid_of("other"));
     one.start_call("k", "hang", "{}");
-    until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    until_true("the call", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 1);
     for _ in 0..5 {
         assert_eq!(two.pid_of("k"), pid);
     }
@@ -380,7 +380,7 @@ fn a_call_next_to_another_hosts_call_does_not_wait_for_a_slow_start() {
     let (mut one, mut two) = (home.shim(), home.shim());
     let pid = one.pid_of("k");
     one.start_call("k", "hang", "{}");
-    until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    until_true("the call", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 1);
     let begin = Instant::now();
     assert_eq!(two.pid_of("k"), pid);
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
@@ -394,7 +394,7 @@ fn calls_wait_for_a_busy_child_while_starts_are_paused() {
     let daemon = home.daemon();
     let (mut one, mut two) = (home.shim(), home.shim());
     let slow = one.start_call("k", "slow", r#"{"ms":4000}"#);
-    until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    until_true("the call", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 1);
     for _ in 0..3 {
         let answer = two.call("k", "crash", "{}");
         assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
@@ -412,7 +412,7 @@ fn a_crash_of_a_shared_child_fails_only_its_own_calls() {
     let _daemon = home.daemon();
     let (mut one, mut two) = (home.shim(), home.shim());
     for _ in 0..3 {
-        until_true("a crash", PATIENCE, || {
+        until_true("a crash", TEST_TIMEOUT, || {
             kind_of(&one.call("k", "crash", "{}")).as_deref() == Some("child_exited")
         });
         // A later call waits for the next child, or is told that it may not be started yet.
@@ -432,7 +432,7 @@ fn parallel_calls_of_a_host_wait_for_room_together() {
     let daemon = home.daemon();
     let (mut one, mut two) = (home.shim(), home.shim());
     one.start_call("a", "hang", "{}");
-    until_true("the call", PATIENCE, || daemon.suite("a")["children"][0]["inFlight"] == 1);
+    until_true("the call", TEST_TIMEOUT, || daemon.suite("a")["children"][0]["inFlight"] == 1);
     let begin = Instant::now();
     let ids: Vec<_> = (0..6).map(|_| two.start_call("b", "echo", "{}")).collect();
     for id in ids {

@@ -191,7 +191,7 @@ fn redacted_mode_reveals_no_schema() {
     let forwarded = shim.call("i", "strict", r#"{"extra":1}"#);
     assert!(forwarded.contains("\"ok\":true"), "{forwarded}");
     mistake(&shim.call("i", "stric", "{}"), &["`strict`"]);
-    let listed = daemon.door().get("/suites/i_suite/tools").json();
+    let listed = daemon.endpoint().get("/suites/i_suite/tools").json();
     assert!(names(listed["tools"].as_array().unwrap()).contains(&"strict"), "{listed}");
     let command = home.command(&["introspect", "i", "strict"]);
     let told = String::from_utf8(command.stdout).unwrap();

@@ -6,11 +6,11 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use proto_tests::far::{self, Asked, Back, Far};
+use proto_tests::scripted_server::{self, RecordedRequest, Responder, ScriptedServer};
 use proto_tests::shim::structured;
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{DaemonProcess, Home, PATIENCE, Request};
+use proto_tests::{DaemonProcess, Home, Request, TEST_TIMEOUT};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ fn message(method: &str, params: &Value) -> String {
 /// The `_meta` of all `echo` calls that the evil child has received so far.
 fn seen(daemon: &DaemonProcess) -> Vec<Value> {
     let look = json!({"name": "received", "arguments": {}});
-    let answer = daemon.door().post("/proxy/kid", &message("tools/call", &look)).text();
+    let answer = daemon.endpoint().post("/proxy/kid", &message("tools/call", &look)).text();
     let lines = structured(&answer)["lines"].as_array().unwrap().clone();
     let messages = lines.iter().map(|line| serde_json::from_str::<Value>(line.as_str().unwrap()).unwrap());
     messages.filter(|it| it["params"]["name"] == "echo").map(|it| it["params"]["_meta"].clone()).collect()
@@ -50,7 +50,8 @@ fn seen(daemon: &DaemonProcess) -> Vec<Value> {
 fn the_hosts_trace_context_reaches_the_child_unchanged() {
     let home = Home::new();
     home.child("kid", &["echo"]);
-    let (old, new) = (Far::start(far::legacy), Far::start(far::modern));
+    let (old, new) =
+        (ScriptedServer::start(scripted_server::legacy), ScriptedServer::start(scripted_server::modern));
     home.definition(
         "far",
         &json!({"mcpServers": {
@@ -64,11 +65,11 @@ fn the_hosts_trace_context_reaches_the_child_unchanged() {
     let mut single = home.shim_of("kid");
     single.initialize();
     single.request("tools/call", &own("echo").to_string());
-    let door = daemon.door();
-    door.post("/proxy", &message("tools/call", &call("echo")));
-    door.post("/proxy/kid", &message("tools/call", &own("echo")));
-    HttpHost::open(daemon.door(), "/mcp", "2025-11-25", &json!({})).ask("tools/call", &call("echo"));
-    ModernHost::new(daemon.door(), "/mcp/kid").ask("tools/call", &own("echo"));
+    let endpoint = daemon.endpoint();
+    endpoint.post("/proxy", &message("tools/call", &call("echo")));
+    endpoint.post("/proxy/kid", &message("tools/call", &own("echo")));
+    HttpHost::open(daemon.endpoint(), "/mcp", "2025-11-25", &json!({})).ask("tools/call", &call("echo"));
+    ModernHost::new(daemon.endpoint(), "/mcp/kid").ask("tools/call", &own("echo"));
     let all = seen(&daemon);
     assert_eq!(all.len(), 6);
     for meta in &all {
@@ -80,15 +81,15 @@ fn the_hosts_trace_context_reaches_the_child_unchanged() {
     let bare = json!({"name": "echo", "arguments": {}});
     let request =
         Request::new("POST", "/proxy/kid").header("traceparent", &parent()).header("baggage", "user=8");
-    door.send(&request.body(message("tools/call", &bare)));
+    endpoint.send(&request.body(message("tools/call", &bare)));
     assert_eq!(seen(&daemon).last().unwrap(), &Value::Null);
 
     for (name, server) in [("old", &old), ("new", &new)] {
         let mut through = call("echo");
         through["name"] = format!("{name}_suite").into();
         shim.request("tools/call", &through.to_string());
-        ModernHost::new(daemon.door(), &format!("/mcp/{name}")).ask("tools/call", &own("echo"));
-        let calls: Vec<Asked> =
+        ModernHost::new(daemon.endpoint(), &format!("/mcp/{name}")).ask("tools/call", &own("echo"));
+        let calls: Vec<RecordedRequest> =
             server.asked().into_iter().filter(|asked| asked.what() == "tools/call").collect();
         assert_eq!(calls.len(), 2, "{name}");
         for asked in calls {
@@ -103,19 +104,19 @@ fn the_hosts_trace_context_reaches_the_child_unchanged() {
 }
 
 /// A collector that accepts everything.
-fn collector() -> Far {
-    Far::start(|_, back| back.json(200, &json!({})))
+fn collector() -> ScriptedServer {
+    ScriptedServer::start(|_, back| back.json(200, &json!({})))
 }
 
-fn base(collector: &Far) -> String {
+fn base(collector: &ScriptedServer) -> String {
     format!("http://127.0.0.1:{}", collector.port())
 }
 
-fn bodies(collector: &Far, path: &str) -> Vec<Value> {
-    collector.asked().iter().filter(|asked| asked.target == path).map(Asked::message).collect()
+fn bodies(collector: &ScriptedServer, path: &str) -> Vec<Value> {
+    collector.asked().iter().filter(|asked| asked.target == path).map(RecordedRequest::message).collect()
 }
 
-fn spans(collector: &Far) -> Vec<Value> {
+fn spans(collector: &ScriptedServer) -> Vec<Value> {
     let of = |body: Value| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
     bodies(collector, "/v1/traces").into_iter().flat_map(of).collect()
 }
@@ -152,7 +153,7 @@ fn a_call_makes_two_spans_and_the_child_gets_its_parent_span() {
     shim.request("tools/call", &call("echo").to_string());
     let named = |name: &str| {
         let name = name.to_owned();
-        until(&name, PATIENCE, || {
+        until(&name, TEST_TIMEOUT, || {
             let found: Vec<Value> =
                 spans(&collector).into_iter().filter(|span| span["name"] == *name).collect();
             (found.len() == 2).then_some(found)
@@ -199,7 +200,7 @@ fn a_call_makes_two_spans_and_the_child_gets_its_parent_span() {
     let header = format!("00-{TRACE}-00000000000000aa-01");
     let bare = json!({"name": "count", "arguments": {}});
     let request = Request::new("POST", "/proxy/kid").header("traceparent", &header);
-    daemon.door().send(&request.body(message("tools/call", &bare)));
+    daemon.endpoint().send(&request.body(message("tools/call", &bare)));
     let counted = named("tools/call count");
     assert!(counted.iter().any(|span| span["parentSpanId"] == "00000000000000aa"), "{counted:?}");
 
@@ -228,7 +229,7 @@ fn a_call_makes_two_spans_and_the_child_gets_its_parent_span() {
             .find(|point| attributes(point).get("gen_ai.tool.name").is_some_and(|tool| tool == "echo"))?;
         echo["count"].as_str()?.parse::<u64>().ok()
     };
-    until_true("the figures", PATIENCE, || count() == Some(1));
+    until_true("the figures", TEST_TIMEOUT, || count() == Some(1));
 }
 
 /// The fields of a protobuf message: their numbers, and their content or value in bytes.
@@ -278,7 +279,7 @@ fn protobuf_is_used_unless_json_is_configured() {
     shim.request("tools/call", &call("echo").to_string());
     let trace: Vec<u8> =
         (0..16).map(|at| u8::from_str_radix(&TRACE[2 * at..2 * at + 2], 16).unwrap()).collect();
-    until_true("a span", PATIENCE, || {
+    until_true("a span", TEST_TIMEOUT, || {
         collector.asked().iter().any(|asked| {
             assert_eq!(asked.target, "/own/path");
             assert_eq!(asked.header("content-type"), Some("application/x-protobuf"));
@@ -334,7 +335,7 @@ fn the_last_spans_are_sent_before_the_daemon_exits() {
     assert_eq!(collector.asked().len(), 0);
     drop(shim);
     daemon.signal(Signal::TERM);
-    daemon.ended(PATIENCE);
+    daemon.ended(TEST_TIMEOUT);
     assert!(spans(&collector).iter().any(|span| span["name"] == "tools/call echo"));
     assert_eq!(bodies(&collector, "/v1/metrics").len(), 1);
 }
@@ -359,16 +360,16 @@ fn endures(what: &str, endpoint: &str) {
         assert!(answer.contains("result"), "{what}: {answer}");
     }
     let dropped = || {
-        let text = daemon.door().get("/metrics").text();
+        let text = daemon.endpoint().get("/metrics").text();
         let line = text.lines().find(|line| line.starts_with("switchboard_spans_total{result=\"dropped\"}"));
         line.and_then(|line| line.rsplit_once(' ')).and_then(|(_, count)| count.parse::<u64>().ok())
     };
-    until_true("spans to be dropped", PATIENCE, || dropped().is_some_and(|count| count >= 60));
-    until_true("a word of it", PATIENCE, || daemon.log().contains("takes no spans"));
+    until_true("spans to be dropped", TEST_TIMEOUT, || dropped().is_some_and(|count| count >= 60));
+    until_true("a word of it", TEST_TIMEOUT, || daemon.log().contains("takes no spans"));
     assert_eq!(daemon.log().matches("takes no spans").count(), 1, "{what}: {}", daemon.log());
     drop(shim);
     daemon.signal(Signal::TERM);
-    daemon.ended(PATIENCE);
+    daemon.ended(TEST_TIMEOUT);
 }
 
 #[test]
@@ -380,9 +381,9 @@ fn an_absent_collector_costs_nothing_but_spans() {
 #[test]
 fn a_collector_that_hangs_costs_nothing_but_spans() {
     let over = Arc::new(AtomicBool::new(false));
-    let held = Arc::new(Mutex::new(Vec::<Back>::new()));
+    let held = Arc::new(Mutex::new(Vec::<Responder>::new()));
     let (stop, hold) = (over.clone(), held.clone());
-    let hanging = Far::start(move |_, back| {
+    let hanging = ScriptedServer::start(move |_, back| {
         if !stop.load(Ordering::Relaxed) {
             hold.lock().unwrap().push(back.again());
             back.is_left();
@@ -395,8 +396,8 @@ fn a_collector_that_hangs_costs_nothing_but_spans() {
 
 #[test]
 fn a_collector_that_fails_or_answers_garbage_costs_nothing_but_spans() {
-    endures("failing", &base(&Far::start(|_, back| back.empty(500))));
-    let babbling = Far::start(|_, back| {
+    endures("failing", &base(&ScriptedServer::start(|_, back| back.empty(500))));
+    let babbling = ScriptedServer::start(|_, back| {
         back.raw("what?\r\n\r\n");
     });
     endures("babbling", &base(&babbling));
@@ -411,7 +412,9 @@ fn an_unsupported_protocol_is_named_in_a_warning() {
         &home,
         &[("OTEL_EXPORTER_OTLP_ENDPOINT", &base(&collector)), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
     );
-    until_true("a warning", PATIENCE, || daemon.log().contains("`OTEL_EXPORTER_OTLP_PROTOCOL` is `grpc`"));
+    until_true("a warning", TEST_TIMEOUT, || {
+        daemon.log().contains("`OTEL_EXPORTER_OTLP_PROTOCOL` is `grpc`")
+    });
     let mut shim = home.shim();
     shim.request("tools/call", &call("echo").to_string());
     // Nothing is traced, so the trace context is passed on unchanged.

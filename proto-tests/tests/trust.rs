@@ -7,7 +7,7 @@ use std::path::Path;
 
 use proto_tests::shim::{kind_of, structured, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Shim, bins};
+use proto_tests::{DaemonProcess, Home, Project, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -50,7 +50,7 @@ fn set_mode(file: &Path, mode: u32) {
 /// Calls are refused at once; the status shows `held` once the last old child is gone.
 #[track_caller]
 fn stays_held(daemon: &DaemonProcess, project: &Project<'_>, shim: &mut Shim) {
-    until_true("it to be held", PATIENCE, || {
+    until_true("it to be held", TEST_TIMEOUT, || {
         assert!(shim.call("k", "where", "{}").contains("is held"));
         state(daemon, project) == "held"
     });
@@ -80,7 +80,7 @@ fn a_held_server_says_what_it_would_run_and_runs_nothing() {
     }
     for method in ["initialize", "tools/list", "tools/call", "prompts/list", "resources/read"] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"x"}}}}"#);
-        let fault = daemon.door().post(&format!("/proxy/k?{}", project.named()), &body).text();
+        let fault = daemon.endpoint().post(&format!("/proxy/k?{}", project.named()), &body).text();
         assert_eq!(kind_of(&fault).as_deref(), Some("held"), "{method}: {fault}");
     }
     let suite = daemon.suite_from(project.path(), "k");
@@ -140,14 +140,14 @@ fn changes_that_are_not_executed_need_no_new_approval() {
     for (n, shape) in ["mcpServers", "servers"].into_iter().enumerate() {
         let description = format!("d{}", n + 1);
         project.write("mcps/k/.mcp.json", &format!(r#"{{"{shape}": {{"k": {}}},}}"#, entry(&description)));
-        until_true(&description, PATIENCE, || {
+        until_true(&description, TEST_TIMEOUT, || {
             daemon.suite_from(project.path(), "k")["description"] == description
         });
         assert!(!waits(&daemon, &project));
         assert_eq!(shim.pid_of("k"), pid, "unchanged launches keep their children");
     }
     project.config(&json!({"suites": {"k": {"pool": {"idleMs": 70_000}, "timeouts": {"rpcMs": 9000}}}}));
-    until_true("the settings", PATIENCE, || {
+    until_true("the settings", TEST_TIMEOUT, || {
         daemon.suite_from(project.path(), "k")["pool"]["idleMs"] == 70_000
     });
     assert_eq!(shim.pid_of("k"), pid);
@@ -195,14 +195,14 @@ fn a_changed_version_waits_while_the_allowed_one_serves() {
     };
     for (change, difference) in changes {
         project.define("k", &entry(change));
-        until_true(difference, PATIENCE, || waits(&daemon, &project));
+        until_true(difference, TEST_TIMEOUT, || waits(&daemon, &project));
         unchanged(&mut shim, difference);
         shows(difference);
         project.define("k", &entry(&|_| {}));
-        until_true("the old version", PATIENCE, || !waits(&daemon, &project));
+        until_true("the old version", TEST_TIMEOUT, || !waits(&daemon, &project));
     }
     project.write("mcps/k/.env", "FROM_FILE=new\n");
-    until_true("another env file", PATIENCE, || waits(&daemon, &project));
+    until_true("another env file", TEST_TIMEOUT, || waits(&daemon, &project));
     unchanged(&mut shim, "env file");
     shows("env file FROM_FILE: old → new");
     // An allowed version survives its daemon, and an invalid update.
@@ -215,7 +215,7 @@ fn a_changed_version_waits_while_the_allowed_one_serves() {
     unchanged(&mut project.mute_shim(), "without its env file");
     // Once allowed, the new version takes over.
     project.write("mcps/k/.env", "FROM_FILE=new\n");
-    until_true("the env file", PATIENCE, || waits(&daemon, &project));
+    until_true("the env file", TEST_TIMEOUT, || waits(&daemon, &project));
     project.allow();
     let env = structured(&project.mute_shim().call("k", "env", "{}"));
     assert_eq!(env["FROM_FILE"], "new");
@@ -229,13 +229,13 @@ fn a_denied_server_stays_hidden_until_it_is_allowed_by_name() {
     let daemon = home.daemon();
     let mut shim = project.mute_shim();
     assert_eq!(shim.tools().len(), 1);
-    home.order(&["deny", "k"]);
+    home.run_ok(&["deny", "k"]);
     shim.notification(CHANGED);
     assert_eq!(shim.tools().len(), 0);
     let known = daemon.status()["workspaces"][0].clone();
     assert_eq!(known["denied"], json!(["k"]), "{known}");
     project.child("k", &["v2"]);
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert_eq!(shim.tools().len(), 0);
     // A general `allow` does not include denied servers.
     assert!(project.on_terminal(&["allow"], "y\n").text.contains("nothing waits"));
@@ -245,10 +245,10 @@ fn a_denied_server_stays_hidden_until_it_is_allowed_by_name() {
     shim.notification(CHANGED);
     assert_eq!(version(&mut shim), "v2");
     // A decision can be revoked while the server runs, by suite or by file.
-    home.order(&["deny", "k_suite"]);
+    home.run_ok(&["deny", "k_suite"]);
     shim.notification(CHANGED);
     assert!(shim.call("k", "where", "{}").contains("Unknown tool"));
-    until_true("its child to go", PATIENCE, || home.children().is_empty());
+    until_true("its child to go", TEST_TIMEOUT, || home.children().is_empty());
     let file = project.path().join("mcps/k/.mcp.json");
     project.on_terminal(&["allow", file.to_str().unwrap()], "y\n");
     shim.notification(CHANGED);
@@ -265,7 +265,7 @@ fn an_allowed_remote_server_can_be_denied_too() {
     assert!(!screen.text.contains("hidden"), "{}", screen.text);
     assert!(project.on_terminal(&["allow"], "y\n").text.contains("nothing waits"));
     assert_eq!(state(&daemon, &project), "cold");
-    home.order(&["deny", "k"]);
+    home.run_ok(&["deny", "k"]);
     assert_eq!(state(&daemon, &project), Value::Null);
 }
 
@@ -287,10 +287,10 @@ fn a_program_found_at_a_new_path_is_held() {
     assert_eq!(version(&mut shim), "v1");
     // A program earlier on the PATH: the running one keeps running, but the new one is not started.
     fs::copy(&bins().evil_child, second.join("server")).unwrap();
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][0], json!(first.join("server")));
-    home.order(&["restart", "k"]);
-    until_true("its child to go", PATIENCE, || {
+    home.run_ok(&["restart", "k"]);
+    until_true("its child to go", TEST_TIMEOUT, || {
         !home.processes().iter().any(|process| process.cmdline.starts_with(first.to_str().unwrap()))
     });
     let told = shim.call("k", "where", "{}");
@@ -321,7 +321,7 @@ fn a_program_behind_a_changed_link_is_held() {
     fs::remove_file(&link).unwrap();
     symlink(&evil, &link).unwrap();
     for name in ["k", "absolute"] {
-        home.order(&["restart", name]);
+        home.run_ok(&["restart", name]);
         let told = shim.call(name, "where", "{}");
         assert!(told.contains("is held: its program is now"), "{told}");
     }
@@ -353,11 +353,11 @@ fn a_damaged_trust_file_holds_everything_and_is_left_alone() {
         let text = if text == "=" { good.clone() } else { text.as_bytes().to_vec() };
         fs::write(&file, &text).unwrap();
         set_mode(&file, permissions);
-        until_true("everything to be held", PATIENCE, || state(&daemon, &project) == "held");
+        until_true("everything to be held", TEST_TIMEOUT, || state(&daemon, &project) == "held");
         let problems = daemon.status()["problems"].to_string();
         assert!(problems.contains("so everything from workspaces is held"), "{problems}");
         is_held(&shim.call("k", "where", "{}"));
-        until_true("its child to go", PATIENCE, || home.children().is_empty());
+        until_true("its child to go", TEST_TIMEOUT, || home.children().is_empty());
         for order in [&["allow"][..], &["allow", "k"], &["deny", "k"], &["allow", "--list"]] {
             let screen = project.on_terminal(order, "y\n");
             assert_eq!(screen.code, Some(1), "{order:?} {}", screen.text);
@@ -366,14 +366,14 @@ fn a_damaged_trust_file_holds_everything_and_is_left_alone() {
         assert_eq!(fs::read(&file).unwrap(), text);
         fs::write(&file, &good).unwrap();
         set_mode(&file, 0o600);
-        until_true("it to be allowed", PATIENCE, || state(&daemon, &project) != "held");
+        until_true("it to be allowed", TEST_TIMEOUT, || state(&daemon, &project) != "held");
         assert_eq!(version(&mut shim), "v1");
     }
     assert_eq!(fs::read_to_string(&audit).unwrap(), log);
     // A link in its place is not followed.
     fs::rename(&file, folder.join("moved")).unwrap();
     symlink(folder.join("moved"), &file).unwrap();
-    until_true("everything to be held", PATIENCE, || state(&daemon, &project) == "held");
+    until_true("everything to be held", TEST_TIMEOUT, || state(&daemon, &project) == "held");
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn the_users_own_definitions_are_held_if_others_can_write_them() {
     assert_eq!(home.children().len(), 1);
     // Once fixed or allowed, it works.
     set_mode(&file("open"), 0o600);
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert_eq!(structured(&mute.call("open", "where", "{}"))["args"][2], "v1");
     home.project("work").on_terminal(&["allow", "folder"], "y\n");
     assert_eq!(structured(&mute.call("folder", "where", "{}"))["args"][2], "v1");
@@ -447,7 +447,7 @@ fn settings_of_a_workspace_start_nothing() {
     let mut shim = project.mute_shim();
     shim.pid_of("k");
     project.config(&json!({"suites": {"k": {"pool": {"warm": 8, "max": 8}}}}));
-    until_true("the settings", PATIENCE, || daemon.suite_from(project.path(), "k")["pool"]["warm"] == 8);
+    until_true("the settings", TEST_TIMEOUT, || daemon.suite_from(project.path(), "k")["pool"]["warm"] == 8);
     // Starts caused by the settings would have begun before this one.
     shim.pid_of("later");
     assert_eq!(daemon.suite_from(project.path(), "k")["pool"]["starts"], 1);

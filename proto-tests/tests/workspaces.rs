@@ -9,7 +9,7 @@ use std::path::Path;
 use proto_tests::project::CANNOT_ASK;
 use proto_tests::shim::{structured, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Request, Shim, ShimOptions, Terminal};
+use proto_tests::{DaemonProcess, Home, Project, Request, Shim, ShimOptions, TEST_TIMEOUT, Terminal};
 use serde_json::{Value, json};
 
 /// A daemon that trusts all projects of this home, and listens on a port too.
@@ -197,13 +197,13 @@ fn globs_of_a_workspace_cannot_leave_it() {
     let mut shim = project.shim();
     for glob in ["../outside/x/.mcp.json", "a/../../outside/*/.mcp.json", "..", &absolute, "/**/.mcp.json"] {
         project.config(&json!({"discoverGlobs": [glob]}));
-        until_true(glob, PATIENCE, || {
+        until_true(glob, TEST_TIMEOUT, || {
             state_of(&daemon, project.path())["problems"].to_string().contains("stay inside")
         });
         assert_eq!(names(&mut shim), [""; 0], "{glob}");
     }
     project.config(&json!({"discoverGlobs": ["{x,../outside}/**/.mcp.json", "[.][.]/outside/x/.mcp.json"]}));
-    home.order(&["reload"]);
+    home.run_ok(&["reload"]);
     assert_eq!(names(&mut shim), [""; 0]);
 }
 
@@ -291,7 +291,7 @@ fn callers_without_a_session_can_name_a_workspace_if_authorized() {
     let project = home.project("my work");
     project.child("theirs", &["here"]);
     let daemon = trusting(&home);
-    let (socket, tcp, token) = (daemon.door(), daemon.tcp(), daemon.token());
+    let (socket, tcp, token) = (daemon.endpoint(), daemon.tcp(), daemon.token());
     let query = format!("workspace={}", project.path().display().to_string().replace(' ', "%20"));
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"where","arguments":{}}}"#;
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;

@@ -11,7 +11,7 @@ pub(crate) const USAGE: &str = "usage: switchboard [--socket PATH] [--workspace 
 pub(crate) const LAUNCH: &str = "--launch";
 
 /// Hidden first argument of the process that execs the daemon.
-pub(crate) const BECOME: &str = "--become-daemon";
+pub(crate) const BECOME_DAEMON: &str = "--become-daemon";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
@@ -51,10 +51,10 @@ impl std::fmt::Display for Misuse {
 }
 
 /// `person`: stdin is a terminal, so a user typed this and no host did.
-pub(crate) fn parse(args: &[OsString], person: bool) -> Result<Invocation, Misuse> {
+pub(crate) fn parse(args: &[OsString], is_terminal: bool) -> Result<Invocation, Misuse> {
     match args.split_first() {
         Some((first, rest)) if first == LAUNCH => return Ok(Invocation::Launch(rest.to_vec())),
-        Some((first, rest)) if first == BECOME => return Ok(Invocation::Become(rest.to_vec())),
+        Some((first, rest)) if first == BECOME_DAEMON => return Ok(Invocation::Become(rest.to_vec())),
         _ => {}
     }
     let mut flags = Flags::default();
@@ -84,7 +84,7 @@ pub(crate) fn parse(args: &[OsString], person: bool) -> Result<Invocation, Misus
             _ => return Ok(Invocation::Command(args.to_vec())),
         }
     }
-    if person {
+    if is_terminal {
         return Ok(Invocation::Command(overview(flags)));
     }
     Ok(Invocation::Shim(flags))
@@ -112,9 +112,9 @@ fn split(arg: &OsStr) -> (&[u8], Option<&OsStr>) {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str, person: bool) -> Result<Invocation, Misuse> {
+    fn parsed(line: &str, is_terminal: bool) -> Result<Invocation, Misuse> {
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        parse(&args, person)
+        parse(&args, is_terminal)
     }
 
     fn command(line: &str) -> Result<Invocation, Misuse> {

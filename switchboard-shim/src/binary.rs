@@ -13,7 +13,7 @@ use switchboard_wire::folder::is_ours_alone;
 const DAEMON: &str = "switchboardd";
 
 /// The current path of our own binary, also when an upgrade replaced it while we ran.
-pub(crate) fn ourselves() -> io::Result<PathBuf> {
+pub(crate) fn own_binary() -> io::Result<PathBuf> {
     let path = env::current_exe()?;
     // Linux appends this suffix to the path of a replaced binary.
     match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
@@ -27,7 +27,7 @@ pub(crate) fn ourselves() -> io::Result<PathBuf> {
 /// `workspace`: the directory that the host works in.
 pub(crate) fn daemon(workspace: Option<&Path>) -> Result<PathBuf, String> {
     let beside = |path: PathBuf| Some(path.parent()?.join(DAEMON)).filter(|path| path.is_file());
-    let ourselves = ourselves().ok();
+    let ourselves = own_binary().ok();
     // Not every system resolves the symlink that we may have been started through.
     let resolved = ourselves.as_ref().and_then(|path| path.canonicalize().ok()).and_then(beside);
     if let Some(program) = resolved.or_else(|| ourselves.clone().and_then(beside)) {
@@ -72,7 +72,7 @@ fn on_path(path: &OsStr, roots: &[PathBuf]) -> Result<PathBuf, Vec<(PathBuf, Str
         if !real.is_file() {
             continue;
         }
-        match flaw(&program, roots).or_else(|| flaw(&real, roots)) {
+        match reject_reason(&program, roots).or_else(|| reject_reason(&real, roots)) {
             None => return Ok(program),
             Some(why) => skipped.push((program, why)),
         }
@@ -81,7 +81,7 @@ fn on_path(path: &OsStr, roots: &[PathBuf]) -> Result<PathBuf, Vec<(PathBuf, Str
 }
 
 /// Why a program that was found must not be run: someone else may control it.
-fn flaw(program: &Path, roots: &[PathBuf]) -> Option<String> {
+fn reject_reason(program: &Path, roots: &[PathBuf]) -> Option<String> {
     if program.components().any(|part| part.as_os_str() == "node_modules") {
         return Some("a project's packages put it there".to_owned());
     }

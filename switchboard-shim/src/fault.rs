@@ -4,7 +4,7 @@
 use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, quoted};
 use switchboard_wire::rpc;
 
-use crate::methods::{self, Kind, Method, Outgoing};
+use crate::methods::{self, HostMethod, OutgoingKind, OutgoingMessage};
 
 /// The longest message we send to a host: the strictest host reads lines up to 8 MiB.
 pub(crate) const MAX_TO_HOST: usize = 7 * 1024 * 1024;
@@ -50,12 +50,12 @@ pub(crate) enum Fault {
 impl Fault {
     /// The answer to this message, if it is a request. A `tools/call` gets a result with `isError`: it may
     /// have run, and hosts retry calls that end with a protocol error.
-    pub(crate) fn answer(&self, message: &Outgoing) -> Option<Vec<u8>> {
-        let Kind::Request { id, method } = &message.kind else { return None };
+    pub(crate) fn answer(&self, message: &OutgoingMessage) -> Option<Vec<u8>> {
+        let OutgoingKind::Request { id, method } = &message.kind else { return None };
         let modern = methods::is_modern(&message.body);
-        let told = self.told();
+        let told = self.text();
         Some(match (method, self) {
-            (Method::Call, _) => told.result(id, modern),
+            (HostMethod::Call, _) => told.result(id, modern),
             (_, Self::Refused { .. }) => told.error(id, INTERNAL_ERROR),
             // The modern era has no error codes that a server may choose itself.
             _ => told.error(id, if modern { INTERNAL_ERROR } else { SERVER_ERROR }),
@@ -64,15 +64,15 @@ impl Fault {
 
     /// The answer to a call of which only the id is known.
     pub(crate) fn to_call(&self, id: &str, modern: bool) -> Vec<u8> {
-        self.told().result(id, modern)
+        self.text().result(id, modern)
     }
 
     /// The answer to the daemon's question, when the question cannot reach the host.
     pub(crate) fn to_question(&self, id: &str) -> Vec<u8> {
-        self.told().error(id, SERVER_ERROR)
+        self.text().error(id, SERVER_ERROR)
     }
 
-    fn told(&self) -> FaultText {
+    fn text(&self) -> FaultText {
         let (kind, retryable, text) = match self {
             Self::DaemonGone => {
                 ("daemon_gone", false, "switchboardd restarted; the call may or may not have run".into())
@@ -184,11 +184,11 @@ pub(crate) mod tests {
     use crate::methods::HostMessage;
 
     /// A host request as it is sent to the daemon.
-    pub(crate) fn request(id: &str, method: &str, params: &str) -> Outgoing {
+    pub(crate) fn request(id: &str, method: &str, params: &str) -> OutgoingMessage {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
         let body = Bytes::from(body);
         let Ok(HostMessage::Forward(kind)) = methods::read(&body) else { panic!("{body:?}") };
-        Outgoing { arrival: 1, arrived: Instant::now(), body, kind, tries: 0 }
+        OutgoingMessage { arrival: 1, arrived: Instant::now(), body, kind, tries: 0 }
     }
 
     #[test]
@@ -247,7 +247,7 @@ pub(crate) mod tests {
     fn only_a_request_is_answered() {
         let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         let Ok(HostMessage::Forward(kind)) = methods::read(&body) else { panic!("{body:?}") };
-        let message = Outgoing { arrival: 1, arrived: Instant::now(), body, kind, tries: 0 };
+        let message = OutgoingMessage { arrival: 1, arrived: Instant::now(), body, kind, tries: 0 };
         assert_eq!(Fault::DaemonGone.answer(&message), None);
     }
 }

@@ -3,14 +3,14 @@
 
 use switchboard_wire::rpc;
 
-use crate::methods::{self, Kind, Method, Outgoing};
+use crate::methods::{self, HostMethod, OutgoingKind, OutgoingMessage};
 
 /// The answer to a legacy host's message, if it needs no daemon. `why`: the reason why there is no daemon.
-pub(crate) fn answer(message: &Outgoing, greeted: bool, why: &str) -> Option<Vec<u8>> {
-    let Kind::Request { id, method } = &message.kind else { return None };
+pub(crate) fn answer(message: &OutgoingMessage, greeted: bool, why: &str) -> Option<Vec<u8>> {
+    let OutgoingKind::Request { id, method } = &message.kind else { return None };
     let result = match method {
-        Method::Initialize => initialize(&message.body, why),
-        Method::Safe if greeted && !methods::is_modern(&message.body) => {
+        HostMethod::Initialize => initialize(&message.body, why),
+        HostMethod::Safe if greeted && !methods::is_modern(&message.body) => {
             methods::empty_list(&message.body)?.to_owned()
         }
         _ => return None,
@@ -35,7 +35,7 @@ fn initialize(body: &[u8], why: &str) -> String {
 }
 
 /// The notifications which say that every list has changed.
-pub(crate) fn changed() -> impl Iterator<Item = Vec<u8>> {
+pub(crate) fn list_changed_notifications() -> impl Iterator<Item = Vec<u8>> {
     methods::LIST_CHANGES.iter().map(|method| rpc::notification(method, None))
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::fault::tests::request;
 
-    fn told(method: &str, params: &str, greeted: bool) -> Option<Value> {
+    fn answer_json(method: &str, params: &str, greeted: bool) -> Option<Value> {
         let answer = answer(&request("1", method, params), greeted, "nobody is there")?;
         Some(serde_json::from_slice(&answer).unwrap())
     }
@@ -57,7 +57,7 @@ mod tests {
             [("2025-03-26", "2025-03-26"), ("2025-11-25", "2025-11-25"), ("x", "2025-11-25")]
         {
             let params = json!({ "protocolVersion": asked }).to_string();
-            let told = told("initialize", &params, false).unwrap();
+            let told = answer_json("initialize", &params, false).unwrap();
             assert_eq!(told["result"]["protocolVersion"], agreed);
             assert_eq!(told["result"]["capabilities"]["tools"]["listChanged"], true);
             assert!(told["result"]["instructions"].as_str().unwrap().contains("nobody is there"));
@@ -66,13 +66,13 @@ mod tests {
 
     #[test]
     fn only_lists_are_answered_and_only_after_a_greeting() {
-        assert_eq!(told("tools/list", "{}", true).unwrap()["result"], json!({"tools": []}));
-        assert_eq!(told("tools/list", "{}", false), None);
+        assert_eq!(answer_json("tools/list", "{}", true).unwrap()["result"], json!({"tools": []}));
+        assert_eq!(answer_json("tools/list", "{}", false), None);
         let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
-        assert_eq!(told("tools/list", modern, true), None);
+        assert_eq!(answer_json("tools/list", modern, true), None);
         for method in ["tools/call", "resources/read", "prompts/get", "server/discover", "x"] {
-            assert_eq!(told(method, "{}", true), None, "{method}");
+            assert_eq!(answer_json(method, "{}", true), None, "{method}");
         }
-        assert_eq!(changed().count(), 3);
+        assert_eq!(list_changed_notifications().count(), 3);
     }
 }

@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::args::BECOME;
+use crate::args::BECOME_DAEMON;
 use crate::{binary, limits};
 
 /// The only variables that the daemon inherits from the host that happened to start it.
@@ -29,7 +29,7 @@ const PASSED_VARIABLES: [&str; 4] = ["HOME", "USER", "LOGNAME", "PATH"];
 const LISTEN_FD: i32 = 3;
 
 /// Moves stdin to descriptor 3 and runs the rest of the arguments.
-const BY_SHELL: &str = r#"exec 3<&0 </dev/null; exec "$0" "$@""#;
+const SHELL_SCRIPT: &str = r#"exec 3<&0 </dev/null; exec "$0" "$@""#;
 
 /// Starts the process that becomes the daemon and prints its pid. Does not wait for it: when this process has
 /// ended, a process that adopts orphans becomes its parent.
@@ -38,8 +38,8 @@ pub(crate) fn detach(args: &[OsString]) -> Result<(), String> {
     // Signals to the host's process group must not reach the daemon. `setsid` fails only for a group leader,
     // which a child of the shim is not.
     let _ = rustix::process::setsid();
-    let started = binary::ourselves()
-        .and_then(|path| Command::new(path).arg(BECOME).args(args).stdout(Stdio::null()).spawn());
+    let started = binary::own_binary()
+        .and_then(|path| Command::new(path).arg(BECOME_DAEMON).args(args).stdout(Stdio::null()).spawn());
     let pid = started.map_err(|error| format!("cannot run ourselves: {error}"))?.id();
     // If the shim is gone, nothing waits for the pid.
     let _ = writeln!(std::io::stdout(), "{pid}");
@@ -90,7 +90,7 @@ fn command(program: &Path, args: &[OsString], in_place: bool) -> Command {
     } else {
         // A leaked descriptor holds number 3 until the exec. Without `unsafe`, only a shell can replace it.
         command = Command::new("/bin/sh");
-        command.args(["-c", BY_SHELL]).arg(program).stdin(Stdio::inherit());
+        command.args(["-c", SHELL_SCRIPT]).arg(program).stdin(Stdio::inherit());
     }
     command.args(args);
     command

@@ -13,13 +13,13 @@ pub(crate) const VARIABLE: &str = "SWITCHBOARD_OPEN_FILES";
 const RESERVED_FILES: u64 = 24;
 
 /// Raises the soft limit to the hard limit.
-pub(crate) fn raise() {
+pub(crate) fn raise_limit() {
     // Best effort: on failure the old limit stays.
     let _ = open_files::raise();
 }
 
-/// The soft limit before [`raise`].
-pub(crate) fn before() -> Option<u64> {
+/// The soft limit before [`raise_limit`].
+pub(crate) fn limit_before() -> Option<u64> {
     open_files::before()
 }
 

@@ -12,14 +12,14 @@ use switchboard_wire::backoff::Backoff;
 use switchboard_wire::hop::{self, Draining, OpenSession, SessionOpened};
 use tokio::time::timeout;
 
-use crate::post::{Answer, Body, Connection, PostError, Request};
-use crate::start::{self, DaemonLink, DaemonTarget, StartError, Starting};
+use crate::post::{AnswerBody, Connection, DaemonAnswer, DaemonRequest, PostError};
+use crate::start::{self, DaemonLink, DaemonTarget, LaunchError, StartingDaemon};
 
 /// The timeout for the first answer: a new daemon may wait 10 s for the lock of one that drains.
-const FIRST_ANSWER: Duration = Duration::from_secs(15);
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedSession {
     pub(crate) session: Arc<str>,
     pub(crate) boot: String,
     pub(crate) connection: Option<Connection>,
@@ -31,7 +31,7 @@ pub(crate) struct Opened {
 
 #[derive(Debug)]
 pub(crate) enum OpenError {
-    Start(StartError),
+    Start(LaunchError),
     /// The daemon died before it answered; holds the reason.
     Died(String),
     Silent,
@@ -49,7 +49,7 @@ impl fmt::Display for OpenError {
             Self::Start(error) => error.fmt(f),
             Self::Died(why) => write!(f, "cannot start switchboardd: {why}"),
             Self::Silent => {
-                write!(f, "switchboardd did not answer within {} s", FIRST_ANSWER.as_secs())
+                write!(f, "switchboardd did not answer within {} s", FIRST_ANSWER_TIMEOUT.as_secs())
             }
             Self::Lost(error) => write!(f, "switchboardd hung up: {error}"),
             Self::Refused { status } => write!(f, "switchboardd refused a session with HTTP status {status}"),
@@ -77,26 +77,32 @@ pub(crate) async fn open(
     may_start: bool,
     about: SessionSpec,
     handshake: Vec<Box<RawValue>>,
-) -> Result<Opened, OpenError> {
-    let request = Request {
+) -> Result<OpenedSession, OpenError> {
+    let request = DaemonRequest {
         path: hop::OPEN_SESSION,
         session: None,
         seq: None,
-        body: hello(about, &handshake),
+        body: open_session_body(about, &handshake),
         limit: 64 * 1024,
     };
-    timeout(FIRST_ANSWER, attempt(&target, may_start, &request)).await.unwrap_or(Err(OpenError::Silent))
+    timeout(FIRST_ANSWER_TIMEOUT, attempt(&target, may_start, &request))
+        .await
+        .unwrap_or(Err(OpenError::Silent))
 }
 
-async fn attempt(target: &DaemonTarget, may_start: bool, request: &Request) -> Result<Opened, OpenError> {
+async fn attempt(
+    target: &DaemonTarget,
+    may_start: bool,
+    request: &DaemonRequest,
+) -> Result<OpenedSession, OpenError> {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200));
     loop {
         let DaemonLink { mut connection, socket, starting } =
             start::connect_or_start(target, may_start).await.map_err(OpenError::Start)?;
         let started = starting.is_some();
         let (answer, reusable) = first_answer(&mut connection, starting, request).await?;
-        if answer.status == 503 && answer.draining == Some(Draining::Stop) && is_meant_for(target) {
-            return Err(OpenError::Start(StartError::Stopped));
+        if answer.status == 503 && answer.draining == Some(Draining::Stop) && stop_applies(target) {
+            return Err(OpenError::Start(LaunchError::Stopped));
         }
         if answer.status == 503 && answer.draining.is_some() {
             // The old daemon drains; its successor, or one that we start, will open the session.
@@ -105,21 +111,21 @@ async fn attempt(target: &DaemonTarget, may_start: bool, request: &Request) -> R
         }
         let SessionOpened { session, boot, .. } = accepted(&answer)?;
         let connection = reusable.then_some(connection);
-        return Ok(Opened { session: session.into(), boot, connection, socket, started });
+        return Ok(OpenedSession { session: session.into(), boot, connection, socket, started });
     }
 }
 
 /// Whether a stop in progress applies to us: not if this shim started after the stop was requested.
-fn is_meant_for(target: &DaemonTarget) -> bool {
+fn stop_applies(target: &DaemonTarget) -> bool {
     !target.paths.was_stopped_before(target.since)
 }
 
 /// `starting` holds the start lock until the daemon has answered.
 async fn first_answer(
     connection: &mut Connection,
-    starting: Option<Starting>,
-    request: &Request,
-) -> Result<(Answer, bool), OpenError> {
+    starting: Option<StartingDaemon>,
+    request: &DaemonRequest,
+) -> Result<(DaemonAnswer, bool), OpenError> {
     let Some(mut starting) = starting else {
         return connection.exchange(request).await.map_err(OpenError::Lost);
     };
@@ -130,32 +136,31 @@ async fn first_answer(
         },
         why = starting.failed_launch() => return Err(OpenError::Died(why)),
     };
-    match starting.last_words().await {
+    match starting.exit_reason().await {
         Some(why) => Err(OpenError::Died(why)),
         None => Err(OpenError::Lost(failed)),
     }
 }
 
-fn accepted(answer: &Answer) -> Result<SessionOpened, OpenError> {
+fn accepted(answer: &DaemonAnswer) -> Result<SessionOpened, OpenError> {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct ErrorResponse {
         error: String,
     }
 
     let refused = OpenError::Refused { status: answer.status };
-    let Body::Whole(body) = &answer.body else {
+    let AnswerBody::Whole(body) = &answer.body else {
         return Err(refused);
     };
     match answer.status {
         200 => serde_json::from_slice(body).map_err(|_| refused),
-        426 => {
-            Err(serde_json::from_slice(body).map_or(refused, |Refusal { error }| OpenError::Versions(error)))
-        }
+        426 => Err(serde_json::from_slice(body)
+            .map_or(refused, |ErrorResponse { error }| OpenError::Versions(error))),
         _ => Err(refused),
     }
 }
 
-fn hello(about: SessionSpec, handshake: &[Box<RawValue>]) -> Bytes {
+fn open_session_body(about: SessionSpec, handshake: &[Box<RawValue>]) -> Bytes {
     let handshake: Vec<&RawValue> = handshake.iter().map(AsRef::as_ref).collect();
     let SessionSpec { workspace, child } = about;
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -171,11 +176,12 @@ mod tests {
     fn the_handshake_is_sent_unchanged() {
         let body = r#"{"jsonrpc":"2.0", "id":1.0,"method":"initialize"}"#;
         let handshake = [RawValue::from_string(body.to_owned()).unwrap()];
-        let hello = hello(SessionSpec { workspace: Some("/w".to_owned()), child: None }, &handshake);
+        let hello =
+            open_session_body(SessionSpec { workspace: Some("/w".to_owned()), child: None }, &handshake);
         let text = std::str::from_utf8(&hello).unwrap();
         assert!(text.contains(body), "{text}");
         assert!(
-            !String::from_utf8(super::hello(SessionSpec::default(), &[]).to_vec())
+            !String::from_utf8(super::open_session_body(SessionSpec::default(), &[]).to_vec())
                 .unwrap()
                 .contains("handshake")
         );
@@ -183,11 +189,11 @@ mod tests {
 
     #[test]
     fn a_version_mismatch_differs_from_a_refusal() {
-        let answer = |status, body: &'static str| Answer {
+        let answer = |status, body: &'static str| DaemonAnswer {
             status,
             mailbox: 0,
             draining: None,
-            body: Body::Whole(Bytes::from_static(body.as_bytes())),
+            body: AnswerBody::Whole(Bytes::from_static(body.as_bytes())),
         };
         assert!(
             matches!(accepted(&answer(426, r#"{"error":"too old"}"#)), Err(OpenError::Versions(why)) if why == "too old")

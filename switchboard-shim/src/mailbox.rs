@@ -10,19 +10,19 @@ use switchboard_wire::hop::{self, Draining, MailboxBatch, MailboxPoll, POLL_WAIT
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use crate::post::{Answer, Body, Connection, Request, is_shortage};
+use crate::post::{AnswerBody, Connection, DaemonAnswer, DaemonRequest, is_shortage};
 
 /// Larger than any single message with its envelope.
 const MAX_BATCH: usize = 64 * 1024 * 1024;
 
 /// The timeout of a poll: a daemon this late beyond the requested wait counts as gone.
-const OVERDUE: Duration = Duration::from_millis(POLL_WAIT_MS + 10_000);
+const POLL_TIMEOUT: Duration = Duration::from_millis(POLL_WAIT_MS + 10_000);
 
 /// A draining daemon may answer every poll at once: avoid a busy loop.
 const DRAINING_PAUSE: Duration = Duration::from_millis(20);
 
 /// The pause before a retry when no descriptor is free for a connection.
-pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) enum MailEvent {
@@ -50,7 +50,7 @@ pub(crate) async fn poll(
         match Connection::open(&socket).await {
             Ok(connection) => break fetch(connection, session, epoch, &posts).await,
             // Calls hold every descriptor. They will end, and the daemon is not gone.
-            Err(error) if is_shortage(&error) => sleep(SHORTAGE_PAUSE).await,
+            Err(error) if is_shortage(&error) => sleep(NO_DESCRIPTOR_PAUSE).await,
             Err(error) => break error.to_string(),
         }
     };
@@ -65,14 +65,14 @@ async fn fetch(
 ) -> String {
     let mut after = 0;
     loop {
-        let request = Request {
+        let request = DaemonRequest {
             path: hop::MAILBOX,
             session: Some(Arc::clone(&session)),
             seq: None,
             body: ask(after),
             limit: MAX_BATCH,
         };
-        let (answer, reusable) = match timeout(OVERDUE, connection.exchange(&request)).await {
+        let (answer, reusable) = match timeout(POLL_TIMEOUT, connection.exchange(&request)).await {
             Ok(Ok(exchanged)) => exchanged,
             Ok(Err(error)) => return error.to_string(),
             Err(_) => return "the mailbox poll was not answered in time".to_owned(),
@@ -106,8 +106,8 @@ fn ask(after: u64) -> Bytes {
     serde_json::to_vec(&poll).expect("BUG: numbers always serialise").into()
 }
 
-fn read(answer: &Answer) -> Result<Batch, String> {
-    let Body::Whole(body) = &answer.body else {
+fn read(answer: &DaemonAnswer) -> Result<Batch, String> {
+    let AnswerBody::Whole(body) = &answer.body else {
         return Err("a mailbox batch is too long".to_owned());
     };
     match answer.status {

@@ -67,13 +67,13 @@ fn main() -> ExitCode {
 }
 
 fn failed(why: &str, code: u8) -> ExitCode {
-    notes::last_words(&Printable::text(format_args!("switchboard: {why}")));
+    notes::print_fatal(&Printable::text(format_args!("switchboard: {why}")));
     ExitCode::from(code)
 }
 
 /// Serves the host on stdin and stdout until one of them ends.
 fn serve(flags: Flags) -> io::Result<()> {
-    limits::raise();
+    limits::raise_limit();
     let may_start = !flags.no_start;
     let about = SessionSpec { workspace: workspace(flags.workspace.as_deref()), child: flags.child.clone() };
     let target = daemon_target(flags)?;

@@ -19,15 +19,15 @@ pub(crate) enum HostMessage {
         request: Box<str>,
         body: Bytes,
     },
-    Forward(Kind),
+    Forward(OutgoingKind),
 }
 
 /// The kind of a message that is forwarded to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OutgoingKind {
     Request {
         id: Box<str>,
-        method: Method,
+        method: HostMethod,
     },
     Notification(NotificationKind),
     /// The answer to a question from the daemon.
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum HostMethod {
     Initialize,
     SetLevel,
     Subscribe {
@@ -66,37 +66,37 @@ pub(crate) enum NotificationKind {
 
 /// A message on its way to the daemon.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingMessage {
     /// Position in the order of the host's messages; also identifies the message inside the shim.
     pub(crate) arrival: u64,
     pub(crate) arrived: Instant,
     pub(crate) body: Bytes,
-    pub(crate) kind: Kind,
+    pub(crate) kind: OutgoingKind,
     /// How often it was sent without an answer.
     pub(crate) tries: u8,
 }
 
-impl Outgoing {
+impl OutgoingMessage {
     /// The id, if the message is a request.
     pub(crate) fn request_id(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Request { id, .. } => Some(id),
-            Kind::Notification(_) | Kind::Response { .. } => None,
+            OutgoingKind::Request { id, .. } => Some(id),
+            OutgoingKind::Notification(_) | OutgoingKind::Response { .. } => None,
         }
     }
 
     /// Whether it answers a question from the daemon.
     pub(crate) fn is_response(&self) -> bool {
-        matches!(self.kind, Kind::Response { .. })
+        matches!(self.kind, OutgoingKind::Response { .. })
     }
 
     /// Whether it may be sent again even though the daemon may have acted on it.
     pub(crate) fn may_repeat(&self) -> bool {
         match &self.kind {
-            Kind::Request { method, .. } => !matches!(method, Method::Call | Method::Once),
-            Kind::Notification(note) => *note != NotificationKind::Other,
+            OutgoingKind::Request { method, .. } => !matches!(method, HostMethod::Call | HostMethod::Once),
+            OutgoingKind::Notification(note) => *note != NotificationKind::Other,
             // The question died with the daemon that asked it.
-            Kind::Response { .. } => false,
+            OutgoingKind::Response { .. } => false,
         }
     }
 }
@@ -118,35 +118,35 @@ fn classify(body: &Bytes) -> Result<HostMessage, Malformed> {
             match method.name().as_ref() {
                 // The modern era has no `ping`; the daemon rejects it.
                 "ping" if !is_modern(body) => HostMessage::Ping { id },
-                name => HostMessage::Forward(Kind::Request { id, method: class(name, params) }),
+                name => HostMessage::Forward(OutgoingKind::Request { id, method: class(name, params) }),
             }
         }
         Message::Notification { method, params } => match method.name().as_ref() {
             "notifications/cancelled" => match params.and_then(|params| member(params, "requestId")) {
                 Some(request) => HostMessage::Cancel { request: request.get().into(), body: body.clone() },
-                None => HostMessage::Forward(Kind::Notification(NotificationKind::Other)),
+                None => HostMessage::Forward(OutgoingKind::Notification(NotificationKind::Other)),
             },
             "notifications/initialized" => {
-                HostMessage::Forward(Kind::Notification(NotificationKind::Initialized))
+                HostMessage::Forward(OutgoingKind::Notification(NotificationKind::Initialized))
             }
             "notifications/roots/list_changed" => {
-                HostMessage::Forward(Kind::Notification(NotificationKind::RootsChanged))
+                HostMessage::Forward(OutgoingKind::Notification(NotificationKind::RootsChanged))
             }
-            _ => HostMessage::Forward(Kind::Notification(NotificationKind::Other)),
+            _ => HostMessage::Forward(OutgoingKind::Notification(NotificationKind::Other)),
         },
-        Message::Response { id, .. } => HostMessage::Forward(Kind::Response { id: id.get().into() }),
+        Message::Response { id, .. } => HostMessage::Forward(OutgoingKind::Response { id: id.get().into() }),
     })
 }
 
-fn class(name: &str, params: Option<Raw<'_>>) -> Method {
+fn class(name: &str, params: Option<Raw<'_>>) -> HostMethod {
     let uri = || params.and_then(|params| member(params, "uri")).map_or("", Raw::get).into();
     match name {
-        "tools/call" => Method::Call,
-        "initialize" => Method::Initialize,
-        "logging/setLevel" => Method::SetLevel,
-        "resources/subscribe" => Method::Subscribe { uri: uri() },
-        "resources/unsubscribe" => Method::Unsubscribe { uri: uri() },
-        "subscriptions/listen" => Method::Listen,
+        "tools/call" => HostMethod::Call,
+        "initialize" => HostMethod::Initialize,
+        "logging/setLevel" => HostMethod::SetLevel,
+        "resources/subscribe" => HostMethod::Subscribe { uri: uri() },
+        "resources/unsubscribe" => HostMethod::Unsubscribe { uri: uri() },
+        "subscriptions/listen" => HostMethod::Listen,
         "server/discover"
         | "ping"
         | "tools/list"
@@ -155,8 +155,8 @@ fn class(name: &str, params: Option<Raw<'_>>) -> Method {
         | "resources/templates/list"
         | "prompts/get"
         | "resources/read"
-        | "completion/complete" => Method::Safe,
-        _ => Method::Once,
+        | "completion/complete" => HostMethod::Safe,
+        _ => HostMethod::Once,
     }
 }
 
@@ -247,16 +247,16 @@ pub(crate) fn read_mail(body: &[u8]) -> Mail {
 mod tests {
     use super::*;
 
-    fn kind(body: &str) -> Kind {
+    fn kind(body: &str) -> OutgoingKind {
         match read(&Bytes::copy_from_slice(body.as_bytes())).unwrap() {
             HostMessage::Forward(kind) => kind,
             other => panic!("{other:?}"),
         }
     }
 
-    fn method(name: &str) -> Method {
+    fn method(name: &str) -> HostMethod {
         match kind(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{name}","params":{{"uri":"u"}}}}"#)) {
-            Kind::Request { method, .. } => method,
+            OutgoingKind::Request { method, .. } => method,
             other => panic!("{other:?}"),
         }
     }
@@ -274,21 +274,21 @@ mod tests {
 
     #[test]
     fn calls_and_unknown_methods_are_never_repeated() {
-        assert_eq!(method("tools/call"), Method::Call);
+        assert_eq!(method("tools/call"), HostMethod::Call);
         for name in ["x/list", "sampling/createMessage", "tools/list2"] {
-            assert_eq!(method(name), Method::Once, "{name}");
+            assert_eq!(method(name), HostMethod::Once, "{name}");
         }
         for name in ["tools/list", "resources/templates/list", "prompts/get", "completion/complete"] {
-            assert_eq!(method(name), Method::Safe, "{name}");
+            assert_eq!(method(name), HostMethod::Safe, "{name}");
         }
-        assert_eq!(method("resources/subscribe"), Method::Subscribe { uri: "\"u\"".into() });
-        assert_eq!(method("initialize"), Method::Initialize);
+        assert_eq!(method("resources/subscribe"), HostMethod::Subscribe { uri: "\"u\"".into() });
+        assert_eq!(method("initialize"), HostMethod::Initialize);
     }
 
     #[test]
     fn modern_requests_go_to_the_daemon() {
-        assert_eq!(method("server/discover"), Method::Safe);
-        assert_eq!(method("subscriptions/listen"), Method::Listen);
+        assert_eq!(method("server/discover"), HostMethod::Safe);
+        assert_eq!(method("subscriptions/listen"), HostMethod::Listen);
         let ping = |params: &str| {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
             matches!(read(&Bytes::from(body)).unwrap(), HostMessage::Ping { .. })

@@ -36,7 +36,7 @@ impl StderrNotes {
 
 /// The last message before exit: may block until it is read.
 #[expect(clippy::print_stderr, reason = "text that a terminal shows as it stands")]
-pub(crate) fn last_words(text: &Printable) {
+pub(crate) fn print_fatal(text: &Printable) {
     eprintln!("{}", text.as_str());
 }
 

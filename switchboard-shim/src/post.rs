@@ -16,36 +16,36 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 /// Idle connections kept for the life of the session: few enough to cost nothing.
-const KEPT_IDLE: usize = 4;
+const MIN_IDLE_CONNECTIONS: usize = 4;
 
 /// Further idle connections are kept this long, because a host with many calls in flight often sends more
 /// soon.
-const IDLE_TIME: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A longer head cannot come from the daemon.
 const MAX_HEAD: usize = 16 * 1024;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct DaemonRequest {
     pub(crate) path: &'static str,
     pub(crate) session: Option<Arc<str>>,
     pub(crate) seq: Option<u64>,
     pub(crate) body: Bytes,
-    /// Longer answers are not read, see [`Body::TooLong`].
+    /// Longer answers are not read, see [`AnswerBody::TooLong`].
     pub(crate) limit: usize,
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct DaemonAnswer {
     pub(crate) status: u16,
     /// The mailbox message up to which the relay must write to the host before this answer.
     pub(crate) mailbox: u64,
     pub(crate) draining: Option<Draining>,
-    pub(crate) body: Body,
+    pub(crate) body: AnswerBody,
 }
 
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum AnswerBody {
     Whole(Bytes),
     TooLong { bytes: u64 },
 }
@@ -94,18 +94,21 @@ impl Connection {
     }
 
     /// Sends one request and reads its answer. The second value says whether the connection can be reused.
-    pub(crate) async fn exchange(&mut self, request: &Request) -> Result<(Answer, bool), PostError> {
+    pub(crate) async fn exchange(
+        &mut self,
+        request: &DaemonRequest,
+    ) -> Result<(DaemonAnswer, bool), PostError> {
         self.send(request).await.map_err(PostError::Unsent)?;
         self.receive(request.limit).await.map_err(PostError::Lost)
     }
 
-    async fn send(&mut self, request: &Request) -> io::Result<()> {
+    async fn send(&mut self, request: &DaemonRequest) -> io::Result<()> {
         // Chained buffers are sent with one `writev`.
         let mut bytes = head(request).chain(request.body.clone());
         self.stream.write_all_buf(&mut bytes).await
     }
 
-    async fn receive(&mut self, limit: usize) -> io::Result<(Answer, bool)> {
+    async fn receive(&mut self, limit: usize) -> io::Result<(DaemonAnswer, bool)> {
         let head = loop {
             match Head::parse(&self.buffer)? {
                 Some(head) if head.status < 200 => self.buffer.advance(head.bytes),
@@ -116,15 +119,15 @@ impl Connection {
         self.buffer.advance(head.bytes);
         if head.length > limit {
             // The daemon has done its work, so closing costs only the connection.
-            let body = Body::TooLong { bytes: head.length as u64 };
+            let body = AnswerBody::TooLong { bytes: head.length as u64 };
             return Ok((head.answer(body), false));
         }
         self.buffer.reserve(head.length.saturating_sub(self.buffer.len()));
         while self.buffer.len() < head.length {
             self.fill().await?;
         }
-        let body = Body::Whole(self.buffer.split_to(head.length).freeze());
-        let reusable = head.keep && self.buffer.is_empty();
+        let body = AnswerBody::Whole(self.buffer.split_to(head.length).freeze());
+        let reusable = head.keep_alive && self.buffer.is_empty();
         Ok((head.answer(body), reusable))
     }
 
@@ -148,8 +151,8 @@ impl Connection {
 pub(crate) async fn post(
     idle: Option<Connection>,
     socket: &Path,
-    request: &Request,
-) -> (Option<Connection>, Result<Answer, PostError>) {
+    request: &DaemonRequest,
+) -> (Option<Connection>, Result<DaemonAnswer, PostError>) {
     let mut fresh = idle.is_none();
     let mut next = idle;
     loop {
@@ -171,15 +174,15 @@ pub(crate) async fn post(
 
 /// Idle connections; the most recently used is on top.
 #[derive(Debug, Default)]
-pub(crate) struct Idle {
+pub(crate) struct IdleConnections {
     connections: Vec<Connection>,
-    /// The lowest count since the last [`Idle::trim`]: that many were never needed.
+    /// The lowest count since the last [`IdleConnections::trim`]: that many were never needed.
     fewest: usize,
     /// When to trim next.
     due: Option<Instant>,
 }
 
-impl Idle {
+impl IdleConnections {
     pub(crate) fn take(&mut self) -> Option<Connection> {
         while let Some(mut connection) = self.connections.pop() {
             self.fewest = self.fewest.min(self.connections.len());
@@ -190,14 +193,14 @@ impl Idle {
         None
     }
 
-    pub(crate) fn keep(&mut self, connection: Connection) {
+    pub(crate) fn put(&mut self, connection: Connection) {
         self.connections.push(connection);
-        if self.connections.len() > KEPT_IDLE && self.due.is_none() {
-            self.due = Some(Instant::now() + IDLE_TIME);
+        if self.connections.len() > MIN_IDLE_CONNECTIONS && self.due.is_none() {
+            self.due = Some(Instant::now() + IDLE_TIMEOUT);
         }
     }
 
-    /// When [`Idle::trim`] is due.
+    /// When [`IdleConnections::trim`] is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -207,10 +210,10 @@ impl Idle {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        let unused = self.fewest.min(self.connections.len().saturating_sub(KEPT_IDLE));
+        let unused = self.fewest.min(self.connections.len().saturating_sub(MIN_IDLE_CONNECTIONS));
         self.connections.drain(..unused);
         self.fewest = self.connections.len();
-        self.due = (self.fewest > KEPT_IDLE).then_some(now + IDLE_TIME);
+        self.due = (self.fewest > MIN_IDLE_CONNECTIONS).then_some(now + IDLE_TIMEOUT);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -222,9 +225,9 @@ impl Idle {
     }
 }
 
-fn head(request: &Request) -> Bytes {
+fn head(request: &DaemonRequest) -> Bytes {
     let mut head = String::with_capacity(192);
-    let Request { path, session, seq, body, .. } = request;
+    let DaemonRequest { path, session, seq, body, .. } = request;
     let mut add = |parts: &[&str]| parts.iter().for_each(|part| head.push_str(part));
     let length = body.len().to_string();
     add(&["POST ", path, " HTTP/1.1\r\nhost: localhost\r\ncontent-length: ", &length, "\r\n"]);
@@ -244,7 +247,7 @@ struct Head {
     bytes: usize,
     status: u16,
     length: usize,
-    keep: bool,
+    keep_alive: bool,
     mailbox: u64,
     draining: Option<Draining>,
 }
@@ -275,7 +278,7 @@ impl Head {
             } else if is(hop::MAILBOX_HEADER) {
                 mailbox = value.parse().unwrap_or_default();
             } else if is(hop::DRAINING_HEADER) {
-                draining = Some(Draining::from_word(value));
+                draining = Some(Draining::parse(value));
             }
         }
         let bodiless = status < 200 || matches!(status, 202 | 204 | 304);
@@ -284,11 +287,11 @@ impl Head {
             None if bodiless => 0,
             None => return Err(garbled("the answer does not say how long it is".to_owned())),
         };
-        Ok(Some(Self { bytes, status, length, keep, mailbox, draining }))
+        Ok(Some(Self { bytes, status, length, keep_alive: keep, mailbox, draining }))
     }
 
-    fn answer(&self, body: Body) -> Answer {
-        Answer { status: self.status, mailbox: self.mailbox, draining: self.draining, body }
+    fn answer(&self, body: AnswerBody) -> DaemonAnswer {
+        DaemonAnswer { status: self.status, mailbox: self.mailbox, draining: self.draining, body }
     }
 }
 
@@ -305,31 +308,31 @@ mod tests {
             assert!(Head::parse(&text[..end]).unwrap().is_none(), "{end}");
         }
         let head = Head::parse(text).unwrap().unwrap();
-        assert_eq!((head.status, head.length, head.mailbox, head.keep), (503, 3, 17, true));
+        assert_eq!((head.status, head.length, head.mailbox, head.keep_alive), (503, 3, 17, true));
         assert_eq!((head.draining, head.bytes), (Some(Draining::Stop), text.len() - 3));
     }
 
     #[tokio::test]
     async fn unused_idle_connections_are_closed() {
         let mut others = Vec::new();
-        let mut idle = Idle::default();
+        let mut idle = IdleConnections::default();
         for _ in 0..10 {
             let (one, other) = UnixStream::pair().unwrap();
             others.push(other);
-            idle.keep(Connection { stream: LazyUnixStream::new(one).unwrap(), buffer: BytesMut::new() });
+            idle.put(Connection { stream: LazyUnixStream::new(one).unwrap(), buffer: BytesMut::new() });
         }
         // Three of them are in constant use.
-        let trimmed = |idle: &mut Idle| {
+        let trimmed = |idle: &mut IdleConnections| {
             let used: Vec<_> = (0..3).map_while(|_| idle.take()).collect();
-            used.into_iter().for_each(|connection| idle.keep(connection));
+            used.into_iter().for_each(|connection| idle.put(connection));
             if let Some(due) = idle.due() {
                 idle.trim(due);
             }
             idle.connections.len()
         };
         assert_eq!(trimmed(&mut idle), 10);
-        assert_eq!(trimmed(&mut idle), KEPT_IDLE);
-        assert_eq!((trimmed(&mut idle), idle.due()), (KEPT_IDLE, None));
+        assert_eq!(trimmed(&mut idle), MIN_IDLE_CONNECTIONS);
+        assert_eq!((trimmed(&mut idle), idle.due()), (MIN_IDLE_CONNECTIONS, None));
     }
 
     #[test]

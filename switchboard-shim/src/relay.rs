@@ -29,23 +29,23 @@ use crate::host::{Input, Output};
 use crate::limits;
 use crate::link::SessionSpec;
 use crate::mailbox;
-use crate::methods::{self, HostMessage, Kind, Method, Outgoing};
+use crate::methods::{self, HostMessage, HostMethod, OutgoingKind, OutgoingMessage};
 use crate::notes::StderrNotes;
-use crate::post::{Answer, Connection, Idle, PostError};
+use crate::post::{Connection, DaemonAnswer, IdleConnections, PostError};
 use crate::replay::Replay;
 use crate::start::DaemonTarget;
-use crate::waiting::Waiting;
+use crate::waiting::WaitingMessages;
 
 use self::answers::DelayedAnswer;
-use self::calls::Calls;
+use self::calls::SentMessages;
 use self::posts::Posts;
 use self::session::Link;
 
 /// How long to wait for outstanding answers after the host has closed stdin.
-const AFTER_INPUT: Duration = Duration::from_millis(1500);
+const ANSWER_TIMEOUT_AT_END: Duration = Duration::from_millis(1500);
 
 /// How long the last bytes may take to reach a host that reads slowly.
-const LAST_BYTES: Duration = Duration::from_millis(500);
+const LAST_WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Mailbox batches queued for the loop; further messages stay in the daemon.
 const MAIL_QUEUE: usize = 1;
@@ -59,17 +59,17 @@ pub(crate) struct Relay {
     /// How the host frames its messages, once it has sent one.
     framing: Option<Framing>,
     arrivals: u64,
-    waiting: Waiting,
+    waiting: WaitingMessages,
     /// Messages that were posted and not answered.
-    calls: Calls,
+    calls: SentMessages,
     posts: Posts<PostResult>,
-    idle: Idle,
+    idle: IdleConnections,
     /// POSTs that found no descriptor for a connection, by sequence number. New messages wait behind them.
     unsent: BTreeMap<u64, PostPurpose>,
     /// When the first of them may be retried.
     retry_unsent_at: Instant,
     /// How many requests may be in flight at once.
-    room: usize,
+    max_in_flight: usize,
     /// Answers that wait until earlier mailbox messages are written.
     delayed: Vec<DelayedAnswer>,
     replay: Replay,
@@ -102,7 +102,7 @@ struct PostResult {
     epoch: u64,
     seq: u64,
     connection: Option<Connection>,
-    outcome: Result<Answer, PostError>,
+    outcome: Result<DaemonAnswer, PostError>,
 }
 
 impl Relay {
@@ -116,13 +116,13 @@ impl Relay {
             notes,
             framing: None,
             arrivals: 0,
-            waiting: Waiting::default(),
-            calls: Calls::default(),
+            waiting: WaitingMessages::default(),
+            calls: SentMessages::default(),
             posts: Posts::new(),
-            idle: Idle::default(),
+            idle: IdleConnections::default(),
             unsent: BTreeMap::new(),
             retry_unsent_at: Instant::now(),
-            room: limits::in_flight(),
+            max_in_flight: limits::in_flight(),
             delayed: Vec::new(),
             replay: Replay::default(),
             greeted: false,
@@ -138,14 +138,14 @@ impl Relay {
     /// Runs until the host closes its pipes or a signal arrives; both are a normal end.
     pub(crate) async fn run(mut self, mut input: Input) -> io::Result<()> {
         let (stop, stopped) = oneshot::channel();
-        tokio::spawn(end(signals()?, self.output.closed(), stop));
+        tokio::spawn(end(signals()?, self.output.wait_closed(), stop));
         // A stop takes precedence over everything in the loop.
         tokio::select! {
             biased;
             _ = stopped => return Ok(()),
             () = self.relay(&mut input) => {}
         }
-        let _ = timeout(LAST_BYTES, self.output.finish()).await;
+        let _ = timeout(LAST_WRITE_TIMEOUT, self.output.finish()).await;
         Ok(())
     }
 
@@ -172,17 +172,17 @@ impl Relay {
                             self.on_frame(frame);
                         }
                     }
-                    None => self.until = Some(Instant::now() + AFTER_INPUT),
+                    None => self.until = Some(Instant::now() + ANSWER_TIMEOUT_AT_END),
                 },
                 posted = self.posts.next(!full) => {
                     self.on_posted(posted);
-                    while let Some(posted) = self.posts.ended() {
+                    while let Some(posted) = self.posts.take_finished() {
                         self.on_posted(posted);
                     }
                 }
                 Some((epoch, mail)) = self.mail.recv(), if !full => self.on_mail(epoch, mail),
                 opened = self.link.opened() => self.on_opened(opened),
-                () = self.output.taken(), if full => {}
+                () = self.output.wait_for_read(), if full => {}
                 () = at(deadline) => {
                     if self.on_time(Instant::now()) {
                         return;
@@ -254,7 +254,7 @@ impl Relay {
             Ok(HostMessage::Forward(kind)) => {
                 self.arrivals += 1;
                 let arrived = Instant::now();
-                self.hold(Outgoing { arrival: self.arrivals, arrived, body, kind, tries: 0 });
+                self.hold(OutgoingMessage { arrival: self.arrivals, arrived, body, kind, tries: 0 });
             }
             Err(Malformed::NotJson) => self.write(fault::parse_error()),
             Err(malformed @ Malformed::NotMessage(_)) => {
@@ -293,7 +293,7 @@ impl Relay {
         let Some(found) = self.calls.find(id) else {
             return;
         };
-        if matches!(found.message.kind, Kind::Request { method: Method::Initialize, .. }) {
+        if matches!(found.message.kind, OutgoingKind::Request { method: HostMethod::Initialize, .. }) {
             return;
         }
         let arrival = found.message.arrival;
@@ -302,7 +302,7 @@ impl Relay {
         self.fill_gap(call.epoch, call.seq, body);
     }
 
-    fn fail(&mut self, message: &Outgoing, fault: &Fault) {
+    fn fail(&mut self, message: &OutgoingMessage, fault: &Fault) {
         if let Some(answer) = fault.answer(message) {
             self.write(answer);
         }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::methods::{Kind, Method, NotificationKind};
+use crate::methods::{HostMethod, NotificationKind, OutgoingKind};
 
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
@@ -17,32 +17,32 @@ pub(crate) struct Replay {
 
 impl Replay {
     /// Whether [`Replay::note`] needs to see this message once it is answered.
-    pub(crate) fn concerns(kind: &Kind) -> bool {
+    pub(crate) fn concerns(kind: &OutgoingKind) -> bool {
         match kind {
-            Kind::Request { method, .. } => {
-                !matches!(method, Method::Safe | Method::Call | Method::Once | Method::Listen)
+            OutgoingKind::Request { method, .. } => {
+                !matches!(method, HostMethod::Safe | HostMethod::Call | HostMethod::Once | HostMethod::Listen)
             }
-            Kind::Notification(note) => *note == NotificationKind::Initialized,
-            Kind::Response { .. } => false,
+            OutgoingKind::Notification(note) => *note == NotificationKind::Initialized,
+            OutgoingKind::Response { .. } => false,
         }
     }
 
     /// Records a message that was answered without an error. The shim does not parse host messages in full,
     /// so a message that is not valid JSON can arrive here; it is dropped, because no daemon could read it.
-    pub(crate) fn note(&mut self, kind: &Kind, body: &Bytes) {
+    pub(crate) fn note(&mut self, kind: &OutgoingKind, body: &Bytes) {
         // A copy: a slice of the read buffer would keep all of it alive for the life of the session.
         let own = || serde_json::from_slice::<Box<RawValue>>(body).ok();
         match kind {
-            Kind::Request { method: Method::Initialize, .. } => {
+            OutgoingKind::Request { method: HostMethod::Initialize, .. } => {
                 *self = Self { initialize: own(), ..Self::default() };
             }
-            Kind::Request { method: Method::SetLevel, .. } => self.level = own(),
-            Kind::Request { method: Method::Subscribe { uri }, .. } => {
+            OutgoingKind::Request { method: HostMethod::SetLevel, .. } => self.level = own(),
+            OutgoingKind::Request { method: HostMethod::Subscribe { uri }, .. } => {
                 self.forget(uri);
                 self.subscriptions.extend(own().map(|body| (uri.clone(), body)));
             }
-            Kind::Request { method: Method::Unsubscribe { uri }, .. } => self.forget(uri),
-            Kind::Notification(NotificationKind::Initialized) => self.initialized = own(),
+            OutgoingKind::Request { method: HostMethod::Unsubscribe { uri }, .. } => self.forget(uri),
+            OutgoingKind::Notification(NotificationKind::Initialized) => self.initialized = own(),
             _ => {}
         }
     }
@@ -68,22 +68,22 @@ impl Replay {
 mod tests {
     use super::*;
 
-    fn request(method: Method) -> Kind {
-        Kind::Request { id: "1".into(), method }
+    fn request(method: HostMethod) -> OutgoingKind {
+        OutgoingKind::Request { id: "1".into(), method }
     }
 
     #[test]
     fn the_last_message_counts_and_the_order_is_fixed() {
         let mut replay = Replay::default();
         let mut note =
-            |kind: Kind, body: &'static str| replay.note(&kind, &Bytes::from_static(body.as_bytes()));
-        note(request(Method::Initialize), r#"{"m":"init"}"#);
-        note(request(Method::Subscribe { uri: "a".into() }), r#"{"m":"sub a"}"#);
-        note(request(Method::SetLevel), r#"{"m":"level 1"}"#);
-        note(Kind::Notification(NotificationKind::Initialized), r#"{"m":"initialized"}"#);
-        note(request(Method::Subscribe { uri: "b".into() }), r#"{"m":"sub b"}"#);
-        note(request(Method::SetLevel), r#"{"m":"level 2"}"#);
-        note(request(Method::Unsubscribe { uri: "a".into() }), r#"{"m":"unsub a"}"#);
+            |kind: OutgoingKind, body: &'static str| replay.note(&kind, &Bytes::from_static(body.as_bytes()));
+        note(request(HostMethod::Initialize), r#"{"m":"init"}"#);
+        note(request(HostMethod::Subscribe { uri: "a".into() }), r#"{"m":"sub a"}"#);
+        note(request(HostMethod::SetLevel), r#"{"m":"level 1"}"#);
+        note(OutgoingKind::Notification(NotificationKind::Initialized), r#"{"m":"initialized"}"#);
+        note(request(HostMethod::Subscribe { uri: "b".into() }), r#"{"m":"sub b"}"#);
+        note(request(HostMethod::SetLevel), r#"{"m":"level 2"}"#);
+        note(request(HostMethod::Unsubscribe { uri: "a".into() }), r#"{"m":"unsub a"}"#);
         let messages: Vec<String> = replay.messages().iter().map(|body| body.get().to_owned()).collect();
         let expect = ["init", "initialized", "level 2", "sub b"].map(|name| format!(r#"{{"m":"{name}"}}"#));
         assert_eq!(messages, expect);
@@ -94,10 +94,10 @@ mod tests {
         let mut replay = Replay::default();
         let body = Bytes::from_static(br#"{"a":01}"#);
         for kind in [
-            request(Method::Initialize),
-            request(Method::SetLevel),
-            request(Method::Subscribe { uri: "a".into() }),
-            Kind::Notification(NotificationKind::Initialized),
+            request(HostMethod::Initialize),
+            request(HostMethod::SetLevel),
+            request(HostMethod::Subscribe { uri: "a".into() }),
+            OutgoingKind::Notification(NotificationKind::Initialized),
         ] {
             replay.note(&kind, &body);
             assert!(replay.messages().is_empty() && !replay.is_initialized(), "{kind:?}");

@@ -44,7 +44,7 @@ pub(crate) struct DaemonTarget {
 }
 
 #[derive(Debug)]
-pub(crate) enum StartError {
+pub(crate) enum LaunchError {
     /// No daemon listens, and this shim may not start one.
     NoDaemon(PathBuf),
     /// A user stopped the daemon while this shim was running.
@@ -55,7 +55,7 @@ pub(crate) enum StartError {
     NotSocket(PathBuf),
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoDaemon(socket) => {
@@ -75,7 +75,7 @@ impl fmt::Display for StartError {
 
 /// A daemon that we started and that has not answered yet. Holds the start lock.
 #[derive(Debug)]
-pub(crate) struct Starting {
+pub(crate) struct StartingDaemon {
     _lock: File,
     paths: RuntimePaths,
     launched: LaunchState,
@@ -102,7 +102,7 @@ impl LaunchState {
     }
 }
 
-impl Starting {
+impl StartingDaemon {
     /// Resolves with the reason if the daemon could not be launched; otherwise never.
     pub(crate) async fn failed_launch(&mut self) -> String {
         match self.launched.outcome().await {
@@ -113,7 +113,7 @@ impl Starting {
 
     /// Why the daemon ended after its connection did; `None` if it is still running. It is not our child, so
     /// we cannot read its exit status; it leaves its reason in a file.
-    pub(crate) async fn last_words(&mut self) -> Option<String> {
+    pub(crate) async fn exit_reason(&mut self) -> Option<String> {
         let pid = match tokio::time::timeout(EXIT_REASON_TIMEOUT, self.launched.outcome()).await.ok()? {
             Ok(pid) => pid,
             Err(why) => return Some(why),
@@ -144,29 +144,29 @@ pub(crate) struct DaemonLink {
     /// The socket it is connected to.
     pub(crate) socket: Arc<Path>,
     /// Set if we started this daemon.
-    pub(crate) starting: Option<Starting>,
+    pub(crate) starting: Option<StartingDaemon>,
 }
 
 /// Connects to the daemon; starts it first if there is none and `may_start`.
 pub(crate) async fn connect_or_start(
     target: &DaemonTarget,
     may_start: bool,
-) -> Result<DaemonLink, StartError> {
+) -> Result<DaemonLink, LaunchError> {
     let paths = &target.paths;
     match find(paths).await? {
         Some(met) => return Ok(met),
-        None if !may_start => return Err(StartError::NoDaemon(paths.socket.clone())),
-        None if paths.was_stopped_since(target.since) => return Err(StartError::Stopped),
+        None if !may_start => return Err(LaunchError::NoDaemon(paths.socket.clone())),
+        None if paths.was_stopped_since(target.since) => return Err(LaunchError::Stopped),
         None => {}
     }
-    paths.prepare().map_err(|error| StartError::Step("preparing its folder", error))?;
+    paths.prepare().map_err(|error| LaunchError::Step("preparing its folder", error))?;
     let lock =
-        open_lock(&paths.start_lock).map_err(|error| StartError::Step("opening the start lock", error))?;
+        open_lock(&paths.start_lock).map_err(|error| LaunchError::Step("opening the start lock", error))?;
     loop {
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => break,
             Err(rustix::io::Errno::WOULDBLOCK) => tokio::time::sleep(LOCK_RETRY).await,
-            Err(error) => return Err(StartError::Step("taking the start lock", error.into())),
+            Err(error) => return Err(LaunchError::Step("taking the start lock", error.into())),
         }
         // The lock holder may have bound the socket in the meantime.
         if let Some(met) = find(paths).await? {
@@ -177,37 +177,38 @@ pub(crate) async fn connect_or_start(
         return Ok(met);
     }
     if paths.was_stopped_since(target.since) {
-        return Err(StartError::Stopped);
+        return Err(LaunchError::Stopped);
     }
     // Any recorded stop is older than this shim.
     paths.forget_stop();
     let program = binary::daemon(target.workspace.as_deref())
-        .map_err(|why| StartError::Step("finding its program", io::Error::other(why)))?;
+        .map_err(|why| LaunchError::Step("finding its program", io::Error::other(why)))?;
     let listener = bind(&paths.socket)?;
     let child =
-        launch(target, &program, listener).map_err(|error| StartError::Step("running ourselves", error))?;
-    let outcome = watch_launcher(child).map_err(|error| StartError::Step("starting a thread", error))?;
-    let starting = Starting { _lock: lock, paths: paths.clone(), launched: LaunchState::Pending(outcome) };
+        launch(target, &program, listener).map_err(|error| LaunchError::Step("running ourselves", error))?;
+    let outcome = watch_launcher(child).map_err(|error| LaunchError::Step("starting a thread", error))?;
+    let starting =
+        StartingDaemon { _lock: lock, paths: paths.clone(), launched: LaunchState::Pending(outcome) };
     // The socket's backlog accepts the connection before the daemon is up.
     match Connection::open(&paths.socket).await {
         Ok(connection) => {
             Ok(DaemonLink { connection, socket: paths.socket.as_path().into(), starting: Some(starting) })
         }
-        Err(error) => Err(refused(starting, error, &paths.socket).await),
+        Err(error) => Err(connect_error(starting, error, &paths.socket).await),
     }
 }
 
 /// The daemon or its launcher ended before we could connect: prefers its own reason to the connection error.
-async fn refused(mut starting: Starting, error: io::Error, socket: &Path) -> StartError {
-    match starting.last_words().await {
-        Some(why) => StartError::Step("launching it", io::Error::other(why)),
-        None => StartError::Connect(socket.to_owned(), error),
+async fn connect_error(mut starting: StartingDaemon, error: io::Error, socket: &Path) -> LaunchError {
+    match starting.exit_reason().await {
+        Some(why) => LaunchError::Step("launching it", io::Error::other(why)),
+        None => LaunchError::Connect(socket.to_owned(), error),
     }
 }
 
 /// Connects to the running daemon's socket, else to the one that a new daemon would use. `None` if nothing
 /// listens.
-async fn find(paths: &RuntimePaths) -> Result<Option<DaemonLink>, StartError> {
+async fn find(paths: &RuntimePaths) -> Result<Option<DaemonLink>, LaunchError> {
     let in_use = paths.socket_in_use();
     if in_use != paths.socket
         && let Ok(connection) = Connection::open(&in_use).await
@@ -219,7 +220,7 @@ async fn find(paths: &RuntimePaths) -> Result<Option<DaemonLink>, StartError> {
             Ok(Some(DaemonLink { connection, socket: paths.socket.as_path().into(), starting: None }))
         }
         Err(error) if is_absence(&error) => Ok(None),
-        Err(error) => Err(StartError::Connect(paths.socket.clone(), error)),
+        Err(error) => Err(LaunchError::Connect(paths.socket.clone(), error)),
     }
 }
 
@@ -228,19 +229,19 @@ fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).custom_flags(flags).open(path)
 }
 
-fn bind(socket: &Path) -> Result<UnixListener, StartError> {
+fn bind(socket: &Path) -> Result<UnixListener, LaunchError> {
     match fs::symlink_metadata(socket) {
-        Ok(meta) if !meta.file_type().is_socket() => return Err(StartError::NotSocket(socket.to_owned())),
+        Ok(meta) if !meta.file_type().is_socket() => return Err(LaunchError::NotSocket(socket.to_owned())),
         // Nothing listens on it and we hold the lock, so a dead daemon left it.
         Ok(_) => {
-            fs::remove_file(socket).map_err(|error| StartError::Step("removing the old socket", error))?
+            fs::remove_file(socket).map_err(|error| LaunchError::Step("removing the old socket", error))?
         }
         Err(_) => {}
     }
     let listener =
-        UnixListener::bind(socket).map_err(|error| StartError::Step("binding its socket", error))?;
+        UnixListener::bind(socket).map_err(|error| LaunchError::Step("binding its socket", error))?;
     fs::set_permissions(socket, fs::Permissions::from_mode(0o600))
-        .map_err(|error| StartError::Step("closing its socket to others", error))?;
+        .map_err(|error| LaunchError::Step("closing its socket to others", error))?;
     Ok(listener)
 }
 
@@ -249,7 +250,7 @@ fn bind(socket: &Path) -> Result<UnixListener, StartError> {
     reason = "the one process the shim ever starts: itself, to launch the daemon"
 )]
 fn launch(target: &DaemonTarget, program: &Path, listener: UnixListener) -> io::Result<Child> {
-    let mut command = Command::new(binary::ourselves()?);
+    let mut command = Command::new(binary::own_binary()?);
     command.arg(LAUNCH).arg(program);
     if target.socket_named {
         command.arg("--socket").arg(&target.paths.socket);
@@ -257,7 +258,7 @@ fn launch(target: &DaemonTarget, program: &Path, listener: UnixListener) -> io::
     if let Some(config) = &target.config {
         command.arg("--config").arg(config);
     }
-    if let Some(limit) = limits::before() {
+    if let Some(limit) = limits::limit_before() {
         command.env(limits::VARIABLE, limit.to_string());
     }
     command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()

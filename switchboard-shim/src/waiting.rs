@@ -8,22 +8,22 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use crate::methods::Outgoing;
+use crate::methods::OutgoingMessage;
 
 /// Requests beyond this are refused: no host has this many open on purpose.
 const MAX_WAITING: usize = 4096;
 
 /// When this many notifications wait, the host is not read until the daemon has taken some of them.
-const CROWDED: usize = MAX_WAITING / 2;
+const CROWDED_ABOVE: usize = MAX_WAITING / 2;
 
 /// The limit for the bytes of all waiting messages. A single message may always wait.
 const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
 
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingMessages {
     bytes: usize,
-    requests: VecDeque<Outgoing>,
-    others: VecDeque<Outgoing>,
+    requests: VecDeque<OutgoingMessage>,
+    others: VecDeque<OutgoingMessage>,
     /// How many of `others` are answers.
     responses: usize,
 }
@@ -38,14 +38,14 @@ pub(crate) struct SendCapacity {
 /// A message that was refused because the queue is full.
 #[derive(Debug)]
 pub(crate) struct QueueFull {
-    pub(crate) refused: Outgoing,
+    pub(crate) refused: OutgoingMessage,
     pub(crate) waiting: usize,
 }
 
-impl Waiting {
+impl WaitingMessages {
     /// Adds a message at its place in the host's order. `owed`: it answers an open question, of which there
     /// are few, so it is never refused.
-    pub(crate) fn add(&mut self, message: Outgoing, owed: bool) -> Result<(), QueueFull> {
+    pub(crate) fn add(&mut self, message: OutgoingMessage, owed: bool) -> Result<(), QueueFull> {
         let lane = match message.request_id() {
             Some(_) => &mut self.requests,
             None => &mut self.others,
@@ -63,7 +63,7 @@ impl Waiting {
     }
 
     /// The next message that may be sent. No request overtakes an earlier notification.
-    pub(crate) fn next(&mut self, room: SendCapacity) -> Option<Outgoing> {
+    pub(crate) fn next(&mut self, room: SendCapacity) -> Option<OutgoingMessage> {
         let next = match (self.requests.front(), self.others.front()) {
             (Some(first), Some(other)) if room.request && first.arrival < other.arrival => {
                 self.requests.pop_front()
@@ -73,41 +73,41 @@ impl Waiting {
             (Some(_), None) if room.request => self.requests.pop_front(),
             _ => None,
         };
-        self.taken(next)
+        self.account_removed(next)
     }
 
     /// Whether so many notifications wait that the host should not be read.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.others.len() - self.responses >= CROWDED
+        self.others.len() - self.responses >= CROWDED_ABOVE
     }
 
     /// Removes and returns the next answer to a question from the daemon, ahead of everything else.
-    pub(crate) fn next_response(&mut self) -> Option<Outgoing> {
+    pub(crate) fn next_response(&mut self) -> Option<OutgoingMessage> {
         if self.responses == 0 {
             return None;
         }
-        let at = self.others.iter().position(Outgoing::is_response)?;
+        let at = self.others.iter().position(OutgoingMessage::is_response)?;
         let response = self.others.remove(at);
-        self.taken(response)
+        self.account_removed(response)
     }
 
     /// Removes and returns the request with this id.
-    pub(crate) fn withdraw(&mut self, id: &str) -> Option<Outgoing> {
+    pub(crate) fn withdraw(&mut self, id: &str) -> Option<OutgoingMessage> {
         let at = self.requests.iter().position(|message| message.request_id() == Some(id))?;
         let withdrawn = self.requests.remove(at);
-        self.taken(withdrawn)
+        self.account_removed(withdrawn)
     }
 
     /// Removes and returns the oldest request, if it arrived no later than `until`.
-    pub(crate) fn overdue(&mut self, until: Instant) -> Option<Outgoing> {
+    pub(crate) fn overdue(&mut self, until: Instant) -> Option<OutgoingMessage> {
         self.oldest().filter(|arrived| *arrived <= until)?;
         let overdue = self.requests.pop_front();
-        self.taken(overdue)
+        self.account_removed(overdue)
     }
 
-    fn taken(&mut self, message: Option<Outgoing>) -> Option<Outgoing> {
+    fn account_removed(&mut self, message: Option<OutgoingMessage>) -> Option<OutgoingMessage> {
         self.bytes -= message.as_ref().map_or(0, |message| message.body.len());
-        self.responses -= usize::from(message.as_ref().is_some_and(Outgoing::is_response));
+        self.responses -= usize::from(message.as_ref().is_some_and(OutgoingMessage::is_response));
         message
     }
 
@@ -126,22 +126,22 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::methods::{Kind, Method, NotificationKind};
+    use crate::methods::{HostMethod, NotificationKind, OutgoingKind};
 
-    fn message(arrival: u64, kind: Kind) -> Outgoing {
-        Outgoing { arrival, arrived: Instant::now(), body: Bytes::new(), kind, tries: 0 }
+    fn message(arrival: u64, kind: OutgoingKind) -> OutgoingMessage {
+        OutgoingMessage { arrival, arrived: Instant::now(), body: Bytes::new(), kind, tries: 0 }
     }
 
-    fn request(arrival: u64) -> Outgoing {
-        message(arrival, Kind::Request { id: arrival.to_string().into(), method: Method::Once })
+    fn request(arrival: u64) -> OutgoingMessage {
+        message(arrival, OutgoingKind::Request { id: arrival.to_string().into(), method: HostMethod::Once })
     }
 
-    fn note(arrival: u64) -> Outgoing {
-        message(arrival, Kind::Notification(NotificationKind::Other))
+    fn note(arrival: u64) -> OutgoingMessage {
+        message(arrival, OutgoingKind::Notification(NotificationKind::Other))
     }
 
-    fn response(arrival: u64) -> Outgoing {
-        message(arrival, Kind::Response { id: arrival.to_string().into() })
+    fn response(arrival: u64) -> OutgoingMessage {
+        message(arrival, OutgoingKind::Response { id: arrival.to_string().into() })
     }
 
     const ROOM: SendCapacity = SendCapacity { request: true, notification: true };
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn only_answers_overtake_waiting_notifications() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingMessages::default();
         for message in [request(1), note(2), request(3), note(4), response(5)] {
             waiting.add(message, false).unwrap();
         }
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_owed_is_never_refused() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingMessages::default();
         for arrival in 0..MAX_WAITING as u64 {
-            assert_eq!(waiting.is_crowded(), arrival >= CROWDED as u64);
+            assert_eq!(waiting.is_crowded(), arrival >= CROWDED_ABOVE as u64);
             waiting.add(note(arrival), false).unwrap();
         }
         assert!(waiting.add(note(9998), false).is_err() && waiting.add(response(9998), false).is_err());
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn messages_leave_in_the_order_of_the_host() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingMessages::default();
         for message in [request(4), note(3), request(1), note(2), request(5)] {
             waiting.add(message, false).unwrap();
         }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn notifications_overtake_waiting_requests() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingMessages::default();
         for message in [request(1), note(2), request(3)] {
             waiting.add(message, false).unwrap();
         }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn too_many_requests_are_refused() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingMessages::default();
         for arrival in 0..MAX_WAITING as u64 {
             waiting.add(request(arrival), false).unwrap();
         }
@@ -212,9 +212,12 @@ mod tests {
 
     #[test]
     fn too_many_bytes_are_refused() {
-        let huge =
-            |arrival, bytes, tries| Outgoing { body: vec![b'x'; bytes].into(), tries, ..note(arrival) };
-        let mut waiting = Waiting::default();
+        let huge = |arrival, bytes, tries| OutgoingMessage {
+            body: vec![b'x'; bytes].into(),
+            tries,
+            ..note(arrival)
+        };
+        let mut waiting = WaitingMessages::default();
         waiting.add(huge(1, MAX_WAITING_BYTES + 1, 0), false).unwrap();
         assert!(waiting.add(huge(2, 1, 0), false).is_err());
         waiting.add(huge(3, 1, 1), false).unwrap();

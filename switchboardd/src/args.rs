@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub use help::{command, daemon_command, parse};
-pub use hosts::{Import, Setup, Undo, Which};
+pub use hosts::{HostSelection, Import, Setup, Undo};
 pub use own::{Add, Secret};
 
 const AS_SHIM: &str = "As the shim";

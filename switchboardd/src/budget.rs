@@ -70,7 +70,7 @@ impl Budget {
             let left = self.registry.slot_freed();
             tokio::pin!(left);
             left.as_mut().enable();
-            let full = match self.room(process).await {
+            let full = match self.reserve_slot(process).await {
                 Ok(slot) => return Ok(slot),
                 Err(full) => full,
             };
@@ -81,7 +81,7 @@ impl Budget {
                     NoRoom::Children { .. } => idle.stop(),
                     NoRoom::Memory { .. } => idle.evict(),
                 }
-                idle.cleared().await;
+                idle.wait_cleared().await;
                 continue;
             }
             if self.nothing_can_become_free(&full) || Instant::now() >= until {
@@ -99,13 +99,13 @@ impl Budget {
         // One that starts or ends is no member, and does not stay as it is.
         let stays = |child: &Arc<Child>| {
             let member = self.members.of_child(child);
-            child.is_asking() || member.is_some_and(|member| member.is_idle() && child.is_followed())
+            child.is_asking() || member.is_some_and(|member| member.is_idle() && child.is_subscribed())
         };
         children.len() == self.registry.slots_in_use()
             && children.iter().filter(|child| full.is_eased_by(child)).all(stays)
     }
 
-    async fn room(&self, process: bool) -> Result<BudgetSlot, NoRoom> {
+    async fn reserve_slot(&self, process: bool) -> Result<BudgetSlot, NoRoom> {
         let ceiling = self.ceiling();
         // Measured before the children are counted: there must be no await between the count
         // and the reservation.
@@ -140,7 +140,7 @@ impl Budget {
     }
 
     fn least_recently_used(&self, helps: impl Fn(&Child) -> bool) -> Option<Arc<Member>> {
-        let is_idle = |member: &Arc<Member>| member.is_alive() && member.is_idle() && !member.is_followed();
+        let is_idle = |member: &Arc<Member>| member.is_alive() && member.is_idle() && !member.is_subscribed();
         let idle = self.members.all().into_iter().filter(is_idle);
         idle.filter(|member| helps(member)).min_by_key(|member| member.last_used())
     }
@@ -154,7 +154,7 @@ impl Budget {
                 let Some(idle) = self.least_recently_used(|child| child.process().is_some()) else { break };
                 tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), most_mb, "stopped to save memory");
                 idle.evict();
-                idle.cleared().await;
+                idle.wait_cleared().await;
             }
         }
     }

@@ -265,7 +265,7 @@ impl Caller {
     }
 
     /// The process that a retry must be sent to.
-    pub fn pinned(&self) -> Option<u32> {
+    pub fn pinned_pid(&self) -> Option<u32> {
         self.as_stateless().and_then(|stateless| stateless.pinned)
     }
 
@@ -375,7 +375,7 @@ impl Caller {
     }
 
     /// Handles the host's answer to a question; false if the question is not open.
-    pub fn answered(&self, id: &str, response: &[u8], raw_id: Raw<'_>) -> bool {
+    pub fn deliver_answer(&self, id: &str, response: &[u8], raw_id: Raw<'_>) -> bool {
         let question = self.session_state().and_then(|session| session.lock().remove(id));
         match question {
             Some(question) => {

@@ -15,7 +15,7 @@ use crate::document::{Problem, nearest};
 use crate::layer::Layer;
 use crate::manifest::Manifest;
 use crate::merged_items::{ChildPart, MergeRules, MergedItems};
-use crate::pool::{ChildServices, Pool, Pools, Settings};
+use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
 use crate::suite::Suite;
 use crate::suite_name;
 use crate::trust::{JudgedDefinition, TrustStatus};
@@ -38,11 +38,11 @@ pub struct Catalog {
     by_child: BTreeMap<String, usize>,
     /// The cached merge of the children's items.
     // A leaf lock: held to compare, build or copy it.
-    offers: Mutex<Offered>,
+    offers: Mutex<MergeCache>,
 }
 
 #[derive(Debug, Default)]
-struct Offered {
+struct MergeCache {
     /// The manifests it was built from, by suite.
     of: Vec<Option<Arc<Manifest>>>,
     merged: Arc<MergedItems>,
@@ -144,7 +144,7 @@ impl Catalog {
                     ChildPart { child, offers, of_workspace }
                 })
                 .collect();
-            *offers = Offered { of: known, merged: Arc::new(self.merged(&parts)) };
+            *offers = MergeCache { of: known, merged: Arc::new(self.merged(&parts)) };
         }
         offers.merged.clone()
     }
@@ -182,7 +182,7 @@ impl Catalog {
     }
 
     /// Finds a suite by its own name or its child's.
-    pub fn named(&self, name: &str) -> Option<&Suite> {
+    pub fn find_suite(&self, name: &str) -> Option<&Suite> {
         self.suite(name).or_else(|| self.child(name))
     }
 
@@ -230,7 +230,7 @@ fn pool(
         return None;
     }
     let Ok(launch) = &definition.launch else { return None };
-    let settings = Settings::of(launch, layer.config.suite(&definition.name).pool);
+    let settings = PoolSettings::of(launch, layer.config.suite(&definition.name).pool);
     let owner = (!is_personal).then_some(layer.config.folder.as_path());
     Some(pools.get(&definition.name, launch, settings, owner, services))
 }

@@ -64,17 +64,17 @@ pub use registry::{BudgetSlot, ChildRegistry};
 pub use request::{ChildRequest, OpenedRequest};
 pub use run_log::{RunLog, StaleRuns};
 pub use runner::Runners;
-pub use spawn::{Exit, program};
+pub use spawn::{ChildExit, program};
 pub use start::{ChildStart, StartDeps};
 pub use stderr::{StderrLine, StderrRing, written};
-pub use tools::{Names, Tool, ToolList};
+pub use tools::{ArgumentNames, Tool, ToolList};
 
 use crate::era::ProtocolEra;
 use crate::metrics::child_metrics::ChildMetrics;
 use calls::Calls;
 use cancels::CancelWatch;
 use failure::clip;
-use following::FollowState;
+use following::SubscriptionState;
 use lifecycle::Lifecycle;
 use timeouts::CallTable;
 use transport::ChildTransport;
@@ -107,7 +107,7 @@ pub struct Child {
     server_info: OnceLock<ServerInfo>,
     tool_cache: tools::ToolCache,
     offer_cache: lists::OfferCache,
-    following: FollowState,
+    following: SubscriptionState,
     // A leaf lock: held for a look or a change.
     ownership: Mutex<Ownership>,
     roots: roots::Roots,
@@ -155,7 +155,7 @@ impl Child {
     }
 
     /// The host continues a call with another request: progress now carries that request's token.
-    pub fn retoken(&self, id: ChildId, token: Option<&str>) {
+    pub fn set_progress_token(&self, id: ChildId, token: Option<&str>) {
         self.calls().retoken(id, token.map(Into::into));
     }
 
@@ -185,7 +185,7 @@ impl Child {
         self.identity.guard_pid
     }
 
-    pub fn born(&self) -> Instant {
+    pub fn started_at(&self) -> Instant {
         self.identity.born
     }
 
@@ -194,7 +194,7 @@ impl Child {
     }
 
     /// How many lines and messages it wrote that are not valid JSON-RPC.
-    pub fn noise(&self) -> u64 {
+    pub fn noise_count(&self) -> u64 {
         self.noise.load(Ordering::Relaxed)
     }
 
@@ -228,7 +228,7 @@ impl Child {
 
     fn count_noise(&self, what: &Malformed) {
         self.noise.fetch_add(1, Ordering::Relaxed);
-        self.metrics.noise();
+        self.metrics.record_noise();
         tracing::debug!(target: "child", child = self.name(), "skipped: {what}");
     }
 

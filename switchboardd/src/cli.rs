@@ -40,7 +40,7 @@ use crate::daemon;
 /// Exit codes that scripts rely on.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
-pub enum Exit {
+pub enum CliExit {
     Ok = 0,
     Error = 1,
     Usage = 2,
@@ -51,8 +51,8 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<CliExit> for ExitCode {
+    fn from(exit: CliExit) -> Self {
         Self::from(exit as u8)
     }
 }
@@ -70,7 +70,7 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime.block_on(run(args)),
         Err(error) => {
             output::complain(&error);
-            Exit::Error.into()
+            CliExit::Error.into()
         }
     }
 }
@@ -89,7 +89,7 @@ async fn run(args: Args) -> ExitCode {
     };
     if let Some(folder) = args.workspace.as_ref().filter(|folder| !folder.is_dir()) {
         output::complain(&format!("`--workspace {}` is no folder", folder.display()));
-        return output::close(args.json, Exit::Usage).into();
+        return output::close(args.json, CliExit::Usage).into();
     }
     if uses_state(command)
         // Without HOME each command reports that itself.
@@ -156,21 +156,21 @@ fn uses_state(command: &Command) -> bool {
 }
 
 /// Refuses a state folder that other users could change: it holds consent, secrets and logins.
-fn check_state(state: &Path) -> Result<(), Exit> {
+fn check_state(state: &Path) -> Result<(), CliExit> {
     crate::files::state::check(state).map_err(|error| output::failed(&daemon::Fatal::State(error)))
 }
 
-async fn serve(args: &Args) -> Exit {
+async fn serve(args: &Args) -> CliExit {
     // Inherited descriptors must not reach children: a pipe that stays open keeps its reader waiting.
     close_fds::set_fds_cloexec(3, &[]);
     let state = daemon::home().map(|home| daemon::state_folder(&home)).unwrap_or_default();
     crate::logging::init(args.log_format, &state);
     let exit = match daemon::serve(args).await {
-        Ok(()) => Exit::Ok,
+        Ok(()) => CliExit::Ok,
         Err(fatal) => {
             tracing::error!(target: "daemon", "{fatal}");
             daemon::write_failure_file(args, &fatal);
-            Exit::Error
+            CliExit::Error
         }
     };
     crate::logging::flush();

@@ -7,7 +7,7 @@ mod read;
 #[cfg(test)]
 mod schema;
 
-pub use last_good::{Basis, LastGood, Usable};
+pub use last_good::{ConfigSource, LastGood, UsableConfig};
 pub(crate) use read::listen_problem;
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub const FILE_NAME: &str = "switchboard.config.json";
 
 /// Whether a file is the user's own or a workspace's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum ConfigOwner {
     Personal,
     /// A workspace cannot set `http`, `budget`, `trust`, `oauth` or `watch`.
     Workspace,
@@ -42,7 +42,8 @@ pub struct Limits {
 }
 
 /// Configs that are programs are refused by name instead of silently ignored.
-const REFUSED: [&str; 3] = ["switchboard.config.js", "switchboard.config.cjs", "switchboard.config.mjs"];
+const REFUSED_FILES: [&str; 3] =
+    ["switchboard.config.js", "switchboard.config.cjs", "switchboard.config.mjs"];
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -52,9 +53,9 @@ pub struct Config {
     /// The file's text, verbatim.
     pub text: String,
     /// Whether this is the whole file, part of it, or an earlier version.
-    pub basis: Basis,
+    pub basis: ConfigSource,
     /// Why no server can be used: the config may hide tools, but it cannot be understood.
-    pub unclear: Option<String>,
+    pub unusable_reason: Option<String>,
     /// The scope of servers that set none; set if a `pool` setting cannot be understood.
     pub scope: Option<Scope>,
     /// The folder of the file; globs are relative to it.
@@ -119,7 +120,7 @@ pub enum Watch {
 }
 
 impl Watch {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Events => "events",
             Self::Poll => "poll",
@@ -153,7 +154,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Shared => "shared",
             Self::Session => "session",
@@ -184,7 +185,7 @@ pub struct SuiteConfig {
     /// Whether arguments are validated before a call is sent.
     pub validate: Option<bool>,
     /// Why the server cannot be used: its settings cannot be understood, and may be meant to hide tools.
-    pub unclear: Option<String>,
+    pub unusable_reason: Option<String>,
 }
 
 /// Which subtools may be seen and called.
@@ -263,7 +264,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Prefix => "prefix",
             Self::First => "first",
@@ -287,8 +288,8 @@ impl Config {
             file: folder.join(FILE_NAME),
             program: None,
             text: String::new(),
-            basis: Basis::Whole,
-            unclear: None,
+            basis: ConfigSource::Whole,
+            unusable_reason: None,
             scope: None,
             folder: folder.to_owned(),
             discover_globs: vec!["mcps/*/.mcp.json".to_owned()],
@@ -310,23 +311,23 @@ impl Config {
 
     /// Reads `file`; if it is missing, the defaults apply.
     pub fn load(file: &Path) -> Result<Self, Vec<Problem>> {
-        let (config, problems) = Self::understood(file, Extent::Personal);
+        let (config, problems) = Self::read_usable(file, ConfigOwner::Personal);
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
     /// Reads as much of a file as can be understood, and what is wrong with it. If it is missing, the
     /// defaults apply. A workspace's settings apply to its own servers only.
-    pub fn understood(file: &Path, extent: Extent) -> (Self, Vec<Problem>) {
+    pub fn read_usable(file: &Path, extent: ConfigOwner) -> (Self, Vec<Problem>) {
         let folder = file.parent().unwrap_or(Path::new("."));
         if file.extension().is_some_and(|kind| kind != "json") {
             let problem = refusal(file);
             return (read::unread(folder, None, &problem), vec![problem]);
         }
         may_block();
-        let within = (extent == Extent::Workspace).then_some(folder);
+        let within = (extent == ConfigOwner::Workspace).then_some(folder);
         match Document::read(file, within) {
             Ok(Some(document)) => Self::of_document(&document, folder, extent),
-            Ok(None) => match REFUSED.iter().map(|name| folder.join(name)).find(|file| file.exists()) {
+            Ok(None) => match REFUSED_FILES.iter().map(|name| folder.join(name)).find(|file| file.exists()) {
                 None => (Self::defaults(folder), Vec::new()),
                 Some(program) => {
                     let problem = refusal(&program);
@@ -339,19 +340,19 @@ impl Config {
         }
     }
 
-    pub fn parse(document: &Document, folder: &Path, extent: Extent) -> Result<Self, Vec<Problem>> {
+    pub fn parse(document: &Document, folder: &Path, extent: ConfigOwner) -> Result<Self, Vec<Problem>> {
         let (config, problems) = Self::of_document(document, folder, extent);
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
-    fn of_document(document: &Document, folder: &Path, extent: Extent) -> (Self, Vec<Problem>) {
+    fn of_document(document: &Document, folder: &Path, extent: ConfigOwner) -> (Self, Vec<Problem>) {
         let visit = document.visit(|fields| read::config(fields, folder, extent));
         let config = match (visit.made, visit.problems.first()) {
             (Some(config), _) => config,
             (None, Some(problem)) => read::unread(folder, Some(document.text()), problem),
             (None, None) => Self::defaults(folder),
         };
-        let basis = if visit.problems.is_empty() { Basis::Whole } else { Basis::Partial };
+        let basis = if visit.problems.is_empty() { ConfigSource::Whole } else { ConfigSource::Partial };
         let (file, text) = (document.file.clone(), document.text().to_owned());
         (Self { file, text, basis, ..config }, visit.problems)
     }
@@ -368,9 +369,9 @@ impl Config {
     }
 
     /// Why the config, and not its definition, keeps a server from being used.
-    pub fn unclear(&self, child: &str) -> Option<&str> {
-        let suite = self.suites.get(child).and_then(|suite| suite.unclear.as_deref());
-        suite.or(self.unclear.as_deref())
+    pub fn unusable_reason(&self, child: &str) -> Option<&str> {
+        let suite = self.suites.get(child).and_then(|suite| suite.unusable_reason.as_deref());
+        suite.or(self.unusable_reason.as_deref())
     }
 }
 
@@ -402,7 +403,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<Config, Vec<String>> {
         let document = Document::from_text(Path::new("/c/switchboard.config.json"), text);
-        Config::parse(&document, Path::new("/c"), Extent::Personal)
+        Config::parse(&document, Path::new("/c"), ConfigOwner::Personal)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
@@ -447,7 +448,7 @@ mod tests {
     fn a_workspace_cannot_set_personal_keys() {
         let parse = |text: &str| {
             let document = Document::from_text(Path::new("/w/switchboard.config.json"), text);
-            Config::parse(&document, Path::new("/w"), Extent::Workspace)
+            Config::parse(&document, Path::new("/w"), ConfigOwner::Workspace)
         };
         assert!(parse(r#"{"suites": {"a": {"validate": false}}, "timeouts": {"rpcMs": 5}}"#).is_ok());
         for key in ["http", "budget", "trust", "watch"] {
@@ -465,9 +466,13 @@ mod tests {
         // Their content is unknown, so the strictest settings apply.
         for name in [FILE_NAME, "c.yaml", "c.jsonc"] {
             let file = folder.path().join(name);
-            let (config, problems) = Config::understood(&file, Extent::Personal);
-            assert_eq!((&config.file, config.basis, problems.len()), (&file, Basis::Partial, 1), "{name}");
-            assert!(config.unclear.is_some(), "{name}");
+            let (config, problems) = Config::read_usable(&file, ConfigOwner::Personal);
+            assert_eq!(
+                (&config.file, config.basis, problems.len()),
+                (&file, ConfigSource::Partial, 1),
+                "{name}"
+            );
+            assert!(config.unusable_reason.is_some(), "{name}");
             assert_eq!(config.to_fix(), problems[0].file, "{name}");
             assert_eq!((&*config.http.listen, config.trust.elicit), ("off", false), "{name}");
             assert_eq!(config.introspection.mode, Mode::Redacted, "{name}");

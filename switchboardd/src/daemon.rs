@@ -67,7 +67,7 @@ pub async fn run(reloader: &Arc<Reloader>, listeners: Vec<Listener>, stop: impl 
     let stop = tokio::select! {
         stop = stop => Some(stop),
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => None,
-        () = keep_current(reloader) => None,
+        () = run_background_tasks(reloader) => None,
     };
     match stop {
         Some(Stop::Drain(draining)) => daemon.shutdown.drain(draining),
@@ -81,7 +81,7 @@ pub async fn run(reloader: &Arc<Reloader>, listeners: Vec<Listener>, stop: impl 
 }
 
 /// What goes on beside the requests; never resolves.
-async fn keep_current(reloader: &Arc<Reloader>) {
+async fn run_background_tasks(reloader: &Arc<Reloader>) {
     let daemon = reloader.daemon();
     tokio::join!(
         reloader.run_reload_loop(),
@@ -100,8 +100,8 @@ async fn shut_down(daemon: &Arc<Daemon>, server: &HttpServer, at_once: bool) {
         tokio::join!(finish_requests(daemon), announce_drain(daemon));
     }
     // Tokens that were issued must be saved, or the login is lost.
-    let _ = tokio::time::timeout(LOGIN_SAVE_TIMEOUT, daemon.services.logins.settled()).await;
-    daemon.shutdown.leave();
+    let _ = tokio::time::timeout(LOGIN_SAVE_TIMEOUT, daemon.services.logins.wait_settled()).await;
+    daemon.shutdown.close_mailboxes();
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, server.close()).await;
     let _ = tokio::time::timeout(CHILD_STOP_TIMEOUT, daemon.services.registry.stop_all()).await;
 }

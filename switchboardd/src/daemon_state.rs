@@ -164,8 +164,8 @@ impl Daemon {
             && self.services.registry.all().iter().all(is_free)
             && self.services.members.all().iter().all(is_unused)
             && self.sessions.all().iter().all(|session| session.is_shims)
-            && !self.services.logins.any_open()
-            && !self.suspended_calls.is_awaited()
+            && !self.services.logins.is_any_open()
+            && !self.suspended_calls.may_be_retried()
     }
 
     pub fn phase(&self) -> watch::Receiver<Phase> {
@@ -207,8 +207,8 @@ impl Daemon {
     }
 
     /// A connection of this session closed. If it was the last one, the session ends after `SESSION_LINGER`.
-    pub fn disconnected(self: &Arc<Self>, session: &Arc<Session>) {
-        if !session.disconnected() {
+    pub fn on_disconnected(self: &Arc<Self>, session: &Arc<Session>) {
+        if !session.remove_connection() {
             return;
         }
         let left = Instant::now();
@@ -306,8 +306,8 @@ mod tests {
         let session = Session::open(&daemon.run_id, &daemon.workspaces.personal, None, Face::Aggregate);
         daemon.sessions.insert(&session);
         let come_and_go = || {
-            session.connected();
-            daemon.disconnected(&session);
+            session.add_connection();
+            daemon.on_disconnected(&session);
         };
         let there = || daemon.sessions.get(&session.id).is_some();
         come_and_go();
@@ -347,7 +347,7 @@ mod tests {
         );
         for session in [&one, &other] {
             daemon.sessions.insert(session);
-            session.connected();
+            session.add_connection();
         }
         let heard = tokio::spawn({
             let daemon = daemon.clone();
@@ -356,7 +356,7 @@ mod tests {
         daemon.disconnects.ack_drain(&one);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!heard.is_finished());
-        daemon.disconnected(&other);
+        daemon.on_disconnected(&other);
         heard.await.unwrap();
     }
 }

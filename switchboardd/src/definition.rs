@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use display_url::{DisplayUrl, shown_url, shown_whole_url};
 pub use redactor::Redactor;
 
-use crate::expand::{Missing, Template, Values};
+use crate::expand::{MissingVariable, PlaceholderValues, Template};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
@@ -167,7 +167,7 @@ impl ResolvedLaunch {
 
 impl Remote {
     /// Fills all placeholders, or returns what is missing.
-    pub fn fill(&self, values: &Values) -> Result<ResolvedRemote, BTreeSet<Missing>> {
+    pub fn fill(&self, values: &PlaceholderValues) -> Result<ResolvedRemote, BTreeSet<MissingVariable>> {
         let mut missing = BTreeSet::new();
         let mut fill = |template: &Template| template.fill(values, &mut missing);
         let url = fill(&self.url);
@@ -178,9 +178,9 @@ impl Remote {
     }
 
     /// Names of all values that the user has to supply.
-    pub fn gaps(&self) -> BTreeSet<String> {
+    pub fn placeholders(&self) -> BTreeSet<String> {
         let all = std::iter::once(&self.url).chain(self.headers.values());
-        all.flat_map(Template::gaps).map(|(name, _)| name.to_owned()).collect()
+        all.flat_map(Template::placeholders).map(|(name, _)| name.to_owned()).collect()
     }
 }
 
@@ -193,7 +193,7 @@ impl ResolvedCommand {
     }
 
     /// The working directory.
-    pub fn runs_in(&self) -> &Path {
+    pub fn working_dir(&self) -> &Path {
         self.workspace.as_deref().unwrap_or(&self.cwd)
     }
 
@@ -216,17 +216,17 @@ impl ResolvedCommand {
 
 impl LaunchCommand {
     /// Names of all values that the user has to supply.
-    pub fn gaps(&self) -> BTreeSet<String> {
+    pub fn placeholders(&self) -> BTreeSet<String> {
         let values = self.env.values().flatten();
         let all = [&self.cmd, &self.cwd].into_iter().chain(&self.args).chain(values);
-        all.flat_map(Template::gaps)
+        all.flat_map(Template::placeholders)
             .map(|(name, _)| name.to_owned())
             .chain(self.pass_env.iter().cloned())
             .collect()
     }
 
     /// Fills all placeholders, or returns what is missing.
-    pub fn fill(&self, values: &Values) -> Result<ResolvedCommand, BTreeSet<Missing>> {
+    pub fn fill(&self, values: &PlaceholderValues) -> Result<ResolvedCommand, BTreeSet<MissingVariable>> {
         let mut missing = BTreeSet::new();
         let mut fill = |template: &Template| template.fill(values, &mut missing);
         let passed =
@@ -274,10 +274,10 @@ impl Launch {
     }
 
     /// Names of all values that the user has to supply.
-    pub fn gaps(&self) -> BTreeSet<String> {
+    pub fn placeholders(&self) -> BTreeSet<String> {
         match self {
-            Self::Process(launch) => launch.gaps(),
-            Self::Remote(remote) => remote.gaps(),
+            Self::Process(launch) => launch.placeholders(),
+            Self::Remote(remote) => remote.placeholders(),
         }
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::definition::Definition;
-use crate::document::{Document, Problem, Unreadable, read_text};
+use crate::document::{Document, Problem, ReadTextError, read_text};
 use crate::expand::ExpansionContext;
 use entry::EntryLocation;
 use walk::WatchedDir;
@@ -98,7 +98,7 @@ fn definitions(
     let variables = |env_file: &Path| {
         // A workspace that is not allowed yet cannot make us read or watch files outside of it.
         let variables = read_variables_within(env_file, within);
-        if !matches!(&variables, Err(Unread::Outside)) {
+        if !matches!(&variables, Err(EnvFileError::Outside)) {
             env_files.borrow_mut().push(env_file.to_owned());
         }
         variables.map_err(|unread| unread.to_string())
@@ -167,24 +167,27 @@ pub fn read_variables(file: &Path) -> Result<BTreeMap<String, String>, String> {
 
 /// Why an env file is not used. The messages continue its name.
 #[derive(Debug, thiserror::Error)]
-enum Unread {
+enum EnvFileError {
     #[error("is outside of the workspace")]
     Outside,
     #[error("{0}")]
     Wrong(String),
 }
 
-fn read_variables_within(file: &Path, within: Option<&Path>) -> Result<BTreeMap<String, String>, Unread> {
+fn read_variables_within(
+    file: &Path,
+    within: Option<&Path>,
+) -> Result<BTreeMap<String, String>, EnvFileError> {
     // Checked before the file system is asked about the path.
     if within.is_some_and(|root| !stays_below(file, root)) {
-        return Err(Unread::Outside);
+        return Err(EnvFileError::Outside);
     }
     let text = match read_text(file, within) {
         Ok(text) => text,
-        Err(Unreadable::Absent) => return Err(Unread::Wrong("does not exist".to_owned())),
-        Err(Unreadable::Refused(why)) => return Err(Unread::Wrong(why)),
+        Err(ReadTextError::Absent) => return Err(EnvFileError::Wrong("does not exist".to_owned())),
+        Err(ReadTextError::Refused(why)) => return Err(EnvFileError::Wrong(why)),
     };
-    crate::env_file::parse(&text).map_err(|(line, why)| Unread::Wrong(format!("line {line}: {why}")))
+    crate::env_file::parse(&text).map_err(|(line, why)| EnvFileError::Wrong(format!("line {line}: {why}")))
 }
 
 /// Whether a path stays below a folder, judged by its components alone.

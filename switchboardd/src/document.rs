@@ -17,7 +17,7 @@ pub use nearest::nearest;
 use problem::MAX_LINE;
 pub use problem::Problem;
 use strict::{MAX_DEPTH, duplicate, too_deep};
-pub use text::{Unreadable, read_text};
+pub use text::{ReadTextError, read_text};
 
 /// In bytes. No string that a user writes is longer.
 const MAX_TEXT: usize = 64 * 1024;
@@ -42,7 +42,7 @@ pub(crate) const DIALECT: ParseOptions = ParseOptions {
 
 /// The result of reading a document: the value, the problems, and notes on what is valid but may surprise.
 #[derive(Debug)]
-pub struct Visited<T> {
+pub struct VisitResult<T> {
     pub made: Option<T>,
     pub problems: Vec<Problem>,
     pub notes: Vec<Problem>,
@@ -60,8 +60,8 @@ impl Document {
     pub fn read(file: &Path, within: Option<&Path>) -> Result<Option<Self>, Problem> {
         let text = match read_text(file, within) {
             Ok(text) => text,
-            Err(Unreadable::Absent) => return Ok(None),
-            Err(Unreadable::Refused(why)) => return Err(Problem::of(file, why)),
+            Err(ReadTextError::Absent) => return Ok(None),
+            Err(ReadTextError::Refused(why)) => return Err(Problem::of(file, why)),
         };
         Ok(Some(Self { file: file.to_owned(), text }))
     }
@@ -75,9 +75,9 @@ impl Document {
     }
 
     /// Parses the document and passes the root object to `read`.
-    pub fn visit<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Visited<T> {
+    pub fn visit<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> VisitResult<T> {
         let text = self.text.trim_start_matches('\u{feff}');
-        let failed = |offset, message: String| Visited {
+        let failed = |offset, message: String| VisitResult {
             made: None,
             problems: vec![self.problem(text, offset, message)],
             notes: Vec::new(),
@@ -95,7 +95,8 @@ impl Document {
         }
         let (problems, notes) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let mistakes = Cell::new(0);
-        let reader = Reader { document: self, text, problems: &problems, notes: &notes, mistakes: &mistakes };
+        let reader =
+            DocumentReader { document: self, text, problems: &problems, notes: &notes, mistakes: &mistakes };
         let made = match &parsed.value {
             Some(Value::Object(object)) => {
                 Some(read(&reader.fields(&object.properties, object.range, String::new())))
@@ -109,11 +110,11 @@ impl Document {
                 None
             }
         };
-        Visited { made, problems: problems.into_inner(), notes: notes.into_inner() }
+        VisitResult { made, problems: problems.into_inner(), notes: notes.into_inner() }
     }
 
     fn problem(&self, text: &str, offset: usize, message: String) -> Problem {
-        self.problem_at(Some(place(text, offset)), message)
+        self.problem_at(Some(line_and_column(text, offset)), message)
     }
 
     /// A problem at a known position.
@@ -126,7 +127,7 @@ impl Document {
 }
 
 /// Line and column of an offset, counted from 1.
-pub(crate) fn place(text: &str, offset: usize) -> (usize, usize) {
+pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..offset.min(text.len())];
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
@@ -134,7 +135,7 @@ pub(crate) fn place(text: &str, offset: usize) -> (usize, usize) {
 }
 
 #[derive(Clone, Copy)]
-struct Reader<'d> {
+struct DocumentReader<'d> {
     document: &'d Document,
     text: &'d str,
     problems: &'d RefCell<Vec<Problem>>,
@@ -143,7 +144,7 @@ struct Reader<'d> {
     mistakes: &'d Cell<usize>,
 }
 
-impl<'d> Reader<'d> {
+impl<'d> DocumentReader<'d> {
     fn complain(&self, offset: usize, message: String) {
         self.mistakes.set(self.mistakes.get() + 1);
         self.say(self.problems, offset, message);
@@ -164,7 +165,7 @@ impl<'d> Reader<'d> {
         said.push(self.document.problem(self.text, offset, message));
     }
 
-    fn place(&self, offset: usize) -> String {
+    fn location_of(&self, offset: usize) -> String {
         let problem = self.document.problem(self.text, offset, String::new());
         problem.to_string().trim_end_matches(": ").to_owned()
     }
@@ -176,7 +177,7 @@ impl<'d> Reader<'d> {
 
 /// The members of one object in the file.
 pub struct Fields<'d> {
-    reader: Reader<'d>,
+    reader: DocumentReader<'d>,
     properties: &'d [ObjectProp<'d>],
     range: Range,
     path: String,
@@ -197,7 +198,7 @@ impl<'d> Fields<'d> {
     }
 
     /// Reports every member that is not `known`.
-    pub fn only(&self, known: &[&str]) {
+    pub fn reject_unknown(&self, known: &[&str]) {
         for property in self.properties {
             // Finding the nearest key costs more than the rest.
             let name = property.name.as_str();
@@ -215,17 +216,17 @@ impl<'d> Fields<'d> {
     }
 
     /// The members that are not `known`, each with the most similar known key.
-    pub fn unknown_members<'k>(&self, known: &[&'k str]) -> Strangers<'d, 'k> {
+    pub fn unknown_members<'k>(&self, known: &[&'k str]) -> UnknownMembers<'d, 'k> {
         let names = self.properties.iter().map(|property| property.name.as_str());
         let mut unknown = names.filter(|name| !known.contains(name));
         // Finding the nearest key costs more than the rest.
         let first = unknown.by_ref().take(MAX_PROBLEMS);
         let first = first.map(|name| (name, nearest(name, known.iter().copied()))).collect();
-        Strangers { first, are_more: unknown.next().is_some() }
+        UnknownMembers { first, are_more: unknown.next().is_some() }
     }
 
     /// Number of mistakes found so far in the whole file.
-    pub fn mistakes(&self) -> usize {
+    pub fn problem_count(&self) -> usize {
         self.reader.mistakes.get()
     }
 
@@ -248,8 +249,8 @@ impl<'d> Fields<'d> {
     }
 
     /// The position of the object, as `file:line:column`.
-    pub fn place(&self) -> String {
-        self.reader.place(self.range.start)
+    pub fn location(&self) -> String {
+        self.reader.location_of(self.range.start)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -258,7 +259,7 @@ impl<'d> Fields<'d> {
 }
 
 /// Unknown members of an object.
-pub struct Strangers<'d, 'k> {
+pub struct UnknownMembers<'d, 'k> {
     /// The first of them, each with the most similar known key.
     pub first: Vec<(&'d str, Option<&'k str>)>,
     /// Whether there are more, which were not examined.
@@ -267,7 +268,7 @@ pub struct Strangers<'d, 'k> {
 
 /// One value in the file.
 pub struct Node<'d> {
-    reader: Reader<'d>,
+    reader: DocumentReader<'d>,
     value: &'d Value<'d>,
     path: String,
 }
@@ -283,13 +284,13 @@ impl<'d> Node<'d> {
     }
 
     /// Number of mistakes found so far in the whole file.
-    pub fn mistakes(&self) -> usize {
+    pub fn problem_count(&self) -> usize {
         self.reader.mistakes.get()
     }
 
     /// The position of the value, as `file:line:column`.
-    pub fn place(&self) -> String {
-        self.reader.place(self.value.range().start)
+    pub fn location(&self) -> String {
+        self.reader.location_of(self.value.range().start)
     }
 
     pub fn is_text(&self) -> bool {
@@ -343,7 +344,7 @@ impl<'d> Node<'d> {
 
     /// Line and column.
     pub fn at(&self) -> Option<(usize, usize)> {
-        Some(place(self.reader.text, self.value.range().start))
+        Some(line_and_column(self.reader.text, self.value.range().start))
     }
 
     pub fn note(&self, message: impl Into<String>) {
@@ -414,8 +415,8 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expect: &[&str]) {
         let document = Document::from_text(Path::new("f"), text);
-        let Visited { problems, .. } = document.visit(|fields| {
-            fields.only(&["name", "limit", "list"]);
+        let VisitResult { problems, .. } = document.visit(|fields| {
+            fields.reject_unknown(&["name", "limit", "list"]);
             fields.get("name").and_then(|node| node.text());
             fields.get("limit").and_then(|node| node.number(1, 9));
             fields.get("list").and_then(|node| node.texts());
@@ -443,7 +444,7 @@ mod tests {
     #[test]
     fn a_place_can_be_pictured() {
         let document = Document::from_text(Path::new("f"), "{\n  \"nmae\": 1\n}");
-        let problem = document.visit(|fields| fields.only(&["name"])).problems.pop().unwrap();
+        let problem = document.visit(|fields| fields.reject_unknown(&["name"])).problems.pop().unwrap();
         let expect = "f:2:3: unknown key `nmae`; did you mean `name`?\n 2 |   \"nmae\": 1\n   |   ^";
         assert_eq!(problem.pictured(), expect);
     }
@@ -451,7 +452,7 @@ mod tests {
     #[test]
     fn broken_json_names_the_place() {
         let document = Document::from_text(Path::new("f"), "{\n \"a\": tru\n}");
-        let Visited { made, problems, .. } = document.visit(|_| ());
+        let VisitResult { made, problems, .. } = document.visit(|_| ());
         assert!(made.is_none());
         assert_eq!(problems[0].at, Some((2, 7)), "{}", problems[0]);
     }
@@ -462,15 +463,17 @@ mod tests {
         let many: String = (0..60_000).map(|n| format!("\"k{n}\":0,")).collect();
         let start = std::time::Instant::now();
         let visit = Document::from_text(Path::new("f"), &format!("{{{many}}}"))
-            .visit(|fields| fields.only(&["name"]));
+            .visit(|fields| fields.reject_unknown(&["name"]));
         assert_eq!(visit.problems.len(), MAX_PROBLEMS + 1);
         assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
         let long = "a".repeat(500_000);
         let text = format!("{{\"{long}\": {{{many}\"k1\": 1}}}}");
-        let visit = Document::from_text(Path::new("f"), &text).visit(|fields| fields.only(&["name"]));
+        let visit =
+            Document::from_text(Path::new("f"), &text).visit(|fields| fields.reject_unknown(&["name"]));
         assert!(visit.problems[0].message.len() < 400, "{}", visit.problems[0]);
         let text = format!("{{\"{long}\": {{{many}}}}}");
-        let visit = Document::from_text(Path::new("f"), &text).visit(|fields| fields.only(&["name"]));
+        let visit =
+            Document::from_text(Path::new("f"), &text).visit(|fields| fields.reject_unknown(&["name"]));
         assert!(visit.problems[0].pictured().len() < 1000, "{}", visit.problems[0]);
         assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
     }
@@ -478,14 +481,14 @@ mod tests {
     #[test]
     fn hidden_characters_in_messages_are_escaped() {
         let document = Document::from_text(Path::new("f"), r#"{"\u001b[31m": 1}"#);
-        let problem = document.visit(|fields| fields.only(&["name"])).problems.pop().unwrap();
+        let problem = document.visit(|fields| fields.reject_unknown(&["name"])).problems.pop().unwrap();
         assert_eq!(problem.to_string(), r"f:1:2: unknown key `\u{1b}[31m`");
     }
 
     #[test]
     fn depth_has_a_limit() {
         let deep = format!("{{\"a\":{}", "[".repeat(200_000));
-        let Visited { made, problems, .. } = Document::from_text(Path::new("f"), &deep).visit(|_| ());
+        let VisitResult { made, problems, .. } = Document::from_text(Path::new("f"), &deep).visit(|_| ());
         assert!(made.is_none() && problems.len() == 1);
         let nested =
             |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth - 1) + "{}", "}".repeat(depth - 1));

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::files::private;
 
 /// More than any environment that a system passes on.
-const LIMIT: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The variables, where the last of a repeated name wins; or the number of the bad line, and why. No error
 /// quotes the text, which may be part of a secret.
@@ -27,7 +27,9 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, (usize, String)> {
 
 /// Reads the user's own file, which has to be private; `None` if there is none.
 pub fn read_private(file: &Path) -> Result<Option<BTreeMap<String, String>>, String> {
-    let Some(body) = private::read(file, LIMIT).map_err(|unfit| unfit.to_string())? else { return Ok(None) };
+    let Some(body) = private::read(file, MAX_FILE_BYTES).map_err(|unfit| unfit.to_string())? else {
+        return Ok(None);
+    };
     let text = std::str::from_utf8(&body).map_err(|error| {
         let line = 1 + body[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
         format!("{}:{line}: not UTF-8", file.display())

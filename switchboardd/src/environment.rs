@@ -32,25 +32,25 @@ const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// How long the keeper may take to exit after its answer.
-const LAST_STEPS: Duration = Duration::from_millis(200);
+const SHELL_EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Longer than any environment, with all that rc files print.
 const MAX_ANSWER: u64 = 8 * 1024 * 1024;
 
 /// The only variables that the login shell is given; the rest comes from its rc files.
-const PASSED_ON: [&str; 3] = ["HOME", "USER", "LOGNAME"];
+const SHELL_VARIABLES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 
 /// Encloses the environment in the shell's output, since rc files may print other text.
-const MARK: &str = "__switchboard_environment__";
+const OUTPUT_MARKER: &str = "__switchboard_environment__";
 
 /// The `PATH` for when no login shell answers.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
 /// An environment for children: allowed names only, and no relative entry in `PATH`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Variables(BTreeMap<String, String>);
+pub struct ChildEnvironment(BTreeMap<String, String>);
 
-impl Variables {
+impl ChildEnvironment {
     pub fn from_all(all: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut kept: BTreeMap<_, _> = all.into_iter().filter(|(name, _)| is_inherited(name)).collect();
         if let Some(path) = kept.get_mut("PATH") {
@@ -82,7 +82,7 @@ fn absolute_entries(path: &str) -> String {
 #[derive(Clone, Default)]
 pub struct ShellEnvironment {
     /// The variables that every child gets.
-    pub variables: Variables,
+    pub variables: ChildEnvironment,
     /// All variables, for definitions that ask for one by name.
     pub all: BTreeMap<String, String>,
 }
@@ -135,7 +135,7 @@ struct ShellQuery {
 impl LoginShell {
     /// From now on this is the answer, and no shell is asked.
     pub fn fix(&self, all: BTreeMap<String, String>) {
-        let variables = Variables::from_all(all.clone());
+        let variables = ChildEnvironment::from_all(all.clone());
         let _ = self.shared.fixed.set(Arc::new(ShellEnvironment { variables, all }));
     }
 
@@ -152,13 +152,13 @@ impl LoginShell {
                 if let Some(shell_environment) = &known.current {
                     return shell_environment.clone();
                 }
-                match known.asking(Instant::now()) {
-                    Ask::Wait(until) => until,
-                    Ask::Begin(asking) => {
+                match known.next_action(Instant::now()) {
+                    ShellAction::Wait(until) => until,
+                    ShellAction::Begin(asking) => {
                         tokio::spawn(self.shared.clone().ask(asking));
                         asking.since + SHELL_TIMEOUT
                     }
-                    Ask::Later => return known.without_answer(),
+                    ShellAction::Later => return known.without_answer(),
                 }
             };
             if tokio::time::timeout_at(until, answered).await.is_err() {
@@ -167,7 +167,7 @@ impl LoginShell {
                     target: "environment",
                     "the login shell takes longer than {} s; children get {} until it answers",
                     SHELL_TIMEOUT.as_secs(),
-                    known.instead()
+                    known.fallback_note()
                 );
                 return known.without_answer();
             }
@@ -183,7 +183,7 @@ impl LoginShell {
     }
 
     /// Resolves when a shell answers after a start went on without it.
-    pub async fn answered_late(&self) {
+    pub async fn wait_late_answer(&self) {
         self.shared.late.notified().await;
     }
 
@@ -194,7 +194,7 @@ impl LoginShell {
 }
 
 /// What a start that needs the environment has to do.
-enum Ask {
+enum ShellAction {
     /// A query is running: wait for it until then.
     Wait(Instant),
     Begin(ShellQuery),
@@ -213,21 +213,21 @@ impl ShellState {
         self.before.clone().unwrap_or_else(|| Arc::new(ShellEnvironment::without_shell()))
     }
 
-    fn instead(&self) -> &'static str {
+    fn fallback_note(&self) -> &'static str {
         if self.before.is_some() { "what it said before" } else { "the usual PATH" }
     }
 
-    fn asking(&mut self, now: Instant) -> Ask {
+    fn next_action(&mut self, now: Instant) -> ShellAction {
         if let Some(asking) = self.asking {
             let until = asking.since + SHELL_TIMEOUT;
-            return if until > now { Ask::Wait(until) } else { Ask::Later };
+            return if until > now { ShellAction::Wait(until) } else { ShellAction::Later };
         }
         if self.next.is_some_and(|next| next > now) {
-            return Ask::Later;
+            return ShellAction::Later;
         }
         let asking = ShellQuery { since: now, round: self.round };
         self.asking = Some(asking);
-        Ask::Begin(asking)
+        ShellAction::Begin(asking)
     }
 
     /// Records the result of a query. True if a start went on without it.
@@ -252,7 +252,7 @@ impl SharedShell {
     async fn ask(self: Arc<Self>, asking: ShellQuery) {
         let answer = tokio::time::timeout(SHELL_KILL_TIMEOUT, capture()).await.ok().flatten();
         if answer.is_none() {
-            let instead = self.lock().instead();
+            let instead = self.lock().fallback_note();
             tracing::warn!(target: "environment", "the login shell gave no environment; children get {instead}");
         }
         let is_late = self.lock().note(asking, answer, Instant::now());
@@ -274,7 +274,7 @@ impl ShellEnvironment {
         let own = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| name != "PATH");
-        Self { variables: Variables::from_all(own), all: BTreeMap::new() }
+        Self { variables: ChildEnvironment::from_all(own), all: BTreeMap::new() }
     }
 }
 
@@ -287,15 +287,15 @@ async fn capture() -> Option<ShellEnvironment> {
     };
     let Some(shell) = shell else { return Some(ShellEnvironment::without_shell()) };
     let all: BTreeMap<String, String> = ask(&shell).await?.into_iter().collect();
-    Some(ShellEnvironment { variables: Variables::from_all(all.clone()), all })
+    Some(ShellEnvironment { variables: ChildEnvironment::from_all(all.clone()), all })
 }
 
 /// Has a keeper run the shell. The keeper kills it when our end of its standard input closes, which happens
 /// when this future is done or dropped, or the daemon dies.
 async fn ask(shell: &str) -> Option<Vec<(String, String)>> {
-    let mut command = tokio::process::Command::from(shell_helper());
+    let mut command = tokio::process::Command::from(own_binary_command());
     command.arg(SHELL_ENV).arg(shell).env_clear();
-    command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.envs(SHELL_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     // Not our own `PATH`, which is that of the host that started the daemon.
     command.env("PATH", USUAL_PATH).env("SHELL", shell).env("TERM", "dumb");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -312,7 +312,7 @@ async fn ask(shell: &str) -> Option<Vec<(String, String)>> {
             return None;
         }
     };
-    let _ = tokio::time::timeout(LAST_STEPS, keeper.wait()).await;
+    let _ = tokio::time::timeout(SHELL_EXIT_TIMEOUT, keeper.wait()).await;
     let answer: Vec<_> = answer
         .split('\0')
         .filter_map(|entry| entry.split_once('='))
@@ -323,17 +323,19 @@ async fn ask(shell: &str) -> Option<Vec<(String, String)>> {
 
 fn between_marks(said: &[u8]) -> Option<String> {
     let find = |from: usize| {
-        let at = said[from..].windows(MARK.len()).position(|window| window == MARK.as_bytes())?;
+        let at = said[from..]
+            .windows(OUTPUT_MARKER.len())
+            .position(|window| window == OUTPUT_MARKER.as_bytes())?;
         Some(from + at)
     };
-    let begin = find(0)? + MARK.len();
+    let begin = find(0)? + OUTPUT_MARKER.len();
     let end = find(begin)?;
     Some(String::from_utf8_lossy(&said[begin..end]).into_owned())
 }
 
 /// A command that runs this binary. Not by its path, where another version may be by now, or none.
 #[expect(clippy::disallowed_methods, reason = "processes of our own, which are no children")]
-pub(crate) fn shell_helper() -> std::process::Command {
+pub(crate) fn own_binary_command() -> std::process::Command {
     let mut command = std::process::Command::new("/proc/self/exe");
     if cfg!(not(target_os = "linux")) {
         command = std::process::Command::new(std::env::current_exe().unwrap_or_default());
@@ -352,7 +354,7 @@ pub(crate) fn shell_helper() -> std::process::Command {
 pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(shell) = args.next() else { return ExitCode::from(2) };
     let _ = rustix::process::setsid();
-    let script = format!("printf '%s' {MARK}; env -0; printf '%s' {MARK}");
+    let script = format!("printf '%s' {OUTPUT_MARKER}; env -0; printf '%s' {OUTPUT_MARKER}");
     let spawned = std::process::Command::new(shell)
         .args(["-l", "-i", "-c", &script])
         .stdin(Stdio::null())
@@ -360,7 +362,7 @@ pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         .spawn();
     let Ok(mut shell) = spawned else { return ExitCode::from(127) };
     let until = std::time::Instant::now() + SHELL_KILL_TIMEOUT;
-    while std::time::Instant::now() < until && !is_let_go() {
+    while std::time::Instant::now() < until && !wait_stdin_closed() {
         if let Ok(Some(_)) = shell.try_wait() {
             return ExitCode::SUCCESS;
         }
@@ -373,7 +375,7 @@ pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// Waits 2 ms for the daemon to close our standard input.
-fn is_let_go() -> bool {
+fn wait_stdin_closed() -> bool {
     let stdin = std::io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
     let moment = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
@@ -396,7 +398,7 @@ mod tests {
     #[test]
     fn only_allowed_names_pass_and_relative_path_entries_go() {
         let all = [("PATH", "/a:b:.:/c:"), ("ANTHROPIC_API_KEY", "x"), ("LC_ALL", "C"), ("LD_PRELOAD", "y")];
-        let kept = Variables::from_all(all.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let kept = ChildEnvironment::from_all(all.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let kept: Vec<_> = kept.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(kept, [("LC_ALL", "C"), ("PATH", "/a:/c")]);
     }
@@ -404,8 +406,8 @@ mod tests {
     #[test]
     fn only_what_is_between_the_marks_is_the_answer() {
         let answer = |text: String| between_marks(text.as_bytes());
-        assert_eq!(answer(format!("noise{MARK}A=1\0{MARK}more")), Some("A=1\0".to_owned()));
-        assert_eq!(answer(format!("noise{MARK}A=1\0")), None);
+        assert_eq!(answer(format!("noise{OUTPUT_MARKER}A=1\0{OUTPUT_MARKER}more")), Some("A=1\0".to_owned()));
+        assert_eq!(answer(format!("noise{OUTPUT_MARKER}A=1\0")), None);
         assert_eq!(answer(String::new()), None);
     }
 
@@ -413,17 +415,26 @@ mod tests {
     fn a_slow_or_failed_shell_is_queried_again() {
         let mut known = ShellState::default();
         let begin = Instant::now();
-        let Ask::Begin(first) = known.asking(begin) else { panic!("nobody has asked") };
+        let ShellAction::Begin(first) = known.next_action(begin) else { panic!("nobody has asked") };
         let (soon, late) = (begin + Duration::from_secs(1), begin + SHELL_TIMEOUT);
-        assert!(matches!(known.asking(soon), Ask::Wait(until) if until == begin + SHELL_TIMEOUT));
-        assert!(matches!(known.asking(late), Ask::Later), "one shell at a time, and nobody waits twice");
+        assert!(
+            matches!(known.next_action(soon), ShellAction::Wait(until) if until == begin + SHELL_TIMEOUT)
+        );
+        assert!(
+            matches!(known.next_action(late), ShellAction::Later),
+            "one shell at a time, and nobody waits twice"
+        );
         // The query failed: it is repeated, but not at once.
         assert!(!known.note(first, None, late));
-        assert!(matches!(known.asking(late), Ask::Later));
-        let Ask::Begin(second) = known.asking(late + FIRST_PAUSE) else { panic!("not asked again") };
+        assert!(matches!(known.next_action(late), ShellAction::Later));
+        let ShellAction::Begin(second) = known.next_action(late + FIRST_PAUSE) else {
+            panic!("not asked again")
+        };
         known.note(second, None, late + FIRST_PAUSE);
-        assert!(matches!(known.asking(late + FIRST_PAUSE * 2), Ask::Later), "the pause doubles");
-        let Ask::Begin(third) = known.asking(late + FIRST_PAUSE * 3) else { panic!("not asked again") };
+        assert!(matches!(known.next_action(late + FIRST_PAUSE * 2), ShellAction::Later), "the pause doubles");
+        let ShellAction::Begin(third) = known.next_action(late + FIRST_PAUSE * 3) else {
+            panic!("not asked again")
+        };
         assert!(
             known.note(third, Some(ShellEnvironment::default()), late + SHELL_KILL_TIMEOUT),
             "those who did without hear of it"
@@ -434,7 +445,9 @@ mod tests {
     #[test]
     fn an_answer_to_an_earlier_query_is_ignored() {
         let mut known = ShellState::default();
-        let Ask::Begin(before) = known.asking(Instant::now()) else { panic!("nobody has asked") };
+        let ShellAction::Begin(before) = known.next_action(Instant::now()) else {
+            panic!("nobody has asked")
+        };
         known.forget();
         assert!(!known.note(before, Some(ShellEnvironment::default()), Instant::now()));
         assert!(known.current.is_none());
@@ -450,17 +463,19 @@ mod tests {
                 ..ShellEnvironment::default()
             })
         };
-        let Ask::Begin(first) = known.asking(now) else { panic!("nobody has asked") };
+        let ShellAction::Begin(first) = known.next_action(now) else { panic!("nobody has asked") };
         known.note(first, shell_environment("old"), now);
         // However often the query is repeated, and even if it fails.
         known.forget();
         known.forget();
-        let Ask::Begin(second) = known.asking(now) else { panic!("not asked again") };
+        let ShellAction::Begin(second) = known.next_action(now) else { panic!("not asked again") };
         assert!(known.current.is_none());
         assert_eq!(known.without_answer().all["X"], "old");
         known.note(second, None, now);
         assert_eq!(known.without_answer().all["X"], "old");
-        let Ask::Begin(third) = known.asking(now + FIRST_PAUSE) else { panic!("not asked again") };
+        let ShellAction::Begin(third) = known.next_action(now + FIRST_PAUSE) else {
+            panic!("not asked again")
+        };
         assert!(
             known.note(third, shell_environment("new"), now + FIRST_PAUSE),
             "those who had the old one hear of it"

@@ -27,7 +27,7 @@ pub enum ProtocolEra {
 }
 
 impl ProtocolEra {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",
             Self::Modern => "modern",

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 
 thread_local! {
-    static IS_HERE: Cell<bool> = const { Cell::new(false) };
+    static IS_EVENT_LOOP: Cell<bool> = const { Cell::new(false) };
     static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -21,14 +21,14 @@ pub struct Serving(());
 impl Serving {
     /// From here on, nothing on this thread may wait for a disk.
     pub fn begin() -> Self {
-        IS_HERE.set(true);
+        IS_EVENT_LOOP.set(true);
         Self(())
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        IS_HERE.set(false);
+        IS_EVENT_LOOP.set(false);
     }
 }
 
@@ -54,7 +54,7 @@ impl Drop for Simulation {
 #[track_caller]
 pub fn may_block() {
     debug_assert!(
-        !IS_HERE.get(),
+        !IS_EVENT_LOOP.get(),
         "BUG: the thread that serves all hosts touches files; use `event_loop::run_blocking`"
     );
 }
@@ -91,7 +91,7 @@ fn on_blocking_thread<T: Send + 'static>(
 pub fn run_blocking_detached(work: impl FnOnce() + Send + 'static) {
     if IS_SIMULATED.get() {
         run_here(work);
-    } else if IS_HERE.get() {
+    } else if IS_EVENT_LOOP.get() {
         // Not `spawn_blocking`, which panics if no thread can be created.
         let _ = on_another_thread(std::thread::Builder::new(), work);
     } else {
@@ -104,10 +104,10 @@ fn run_here<T>(work: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
         fn drop(&mut self) {
-            IS_HERE.set(self.0);
+            IS_EVENT_LOOP.set(self.0);
         }
     }
-    let _back = Back(IS_HERE.replace(false));
+    let _back = Back(IS_EVENT_LOOP.replace(false));
     work()
 }
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     /// Code that touches files, recognised by its text.
-    const TOUCHES: &[&str] = &[
+    const FILE_CALLS: &[&str] = &[
         "std::fs",
         "rustix::fs",
         "File::",
@@ -152,7 +152,7 @@ mod tests {
     ];
 
     /// Modules that touch files but need not call `may_block`, with the reason.
-    const OTHERWISE: &[(&str, &str)] = &[
+    const EXEMPT_MODULES: &[(&str, &str)] = &[
         ("cli/", "commands are processes of their own"),
         ("cli.rs", "commands are processes of their own"),
         ("hosts/", "commands only"),
@@ -192,9 +192,9 @@ mod tests {
             let text = std::fs::read_to_string(&file).unwrap();
             let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
             let is_code = |line: &&str| !line.trim_start().starts_with("//");
-            let touches = |line: &&str| TOUCHES.iter().any(|word| line.contains(word));
+            let touches = |line: &&str| FILE_CALLS.iter().any(|word| line.contains(word));
             let lines: Vec<&str> = code.lines().filter(is_code).filter(touches).collect();
-            let is_known = OTHERWISE.iter().any(|(other, _)| name.starts_with(other));
+            let is_known = EXEMPT_MODULES.iter().any(|(other, _)| name.starts_with(other));
             if !lines.is_empty() && !is_known && !code.contains("may_block()") {
                 silent.push((name, lines.iter().map(|line| (*line).trim().to_owned()).collect::<Vec<_>>()));
             }

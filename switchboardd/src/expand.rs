@@ -4,20 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A text with placeholders (gaps) for values that are not known yet.
+/// A text with placeholders (placeholders) for values that are not known yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Template(Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Piece {
     Text(String),
-    Gap { name: String, default: Option<String>, kind: Kind },
+    Placeholder { name: String, default: Option<String>, kind: PlaceholderKind },
 }
 
 /// How a placeholder is written. Both kinds get their values from a secret, the user's env file or the login
 /// shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum PlaceholderKind {
     /// `${NAME}` or `${env:NAME}`.
     Variable,
     /// `${input:id}`, for which other hosts prompt.
@@ -53,7 +53,7 @@ pub enum Dialect {
 }
 
 /// Names that stand for locations; as variables they need `env:`.
-const PLACES: [&str; 9] = [
+const PATH_NAMES: [&str; 9] = [
     "workspaceFolder",
     "CLAUDE_PROJECT_DIR",
     "CLAUDE_PLUGIN_ROOT",
@@ -67,13 +67,13 @@ const PLACES: [&str; 9] = [
 
 /// A value that is not set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Missing {
+pub struct MissingVariable {
     pub name: String,
-    pub kind: Kind,
+    pub kind: PlaceholderKind,
 }
 
 /// Values for the placeholders of one definition.
-pub type Values = BTreeMap<String, String>;
+pub type PlaceholderValues = BTreeMap<String, String>;
 
 impl Template {
     pub fn text(text: impl Into<String>) -> Self {
@@ -83,16 +83,16 @@ impl Template {
 
     /// Parses a text. `Err` for a `${…}` that other hosts support and we do not.
     pub fn parse(text: &str, places: &ExpansionContext) -> Result<Self, String> {
-        let mut pieces = Pieces::default();
+        let mut pieces = PieceList::default();
         let mut rest = text;
-        while let Some((at, inner)) = next_gap(rest, places.dialect) {
+        while let Some((at, inner)) = next_placeholder(rest, places.dialect) {
             pieces.text(&rest[..at]);
             let Some(end) = inner.find('}') else {
                 rest = &rest[at..];
                 break;
             };
             let whole = &rest[at..rest.len() - inner.len() + end + 1];
-            match gap(&inner[..end], places)? {
+            match parse_placeholder(&inner[..end], places)? {
                 Some(Piece::Text(known)) => pieces.text(&known),
                 Some(gap) => pieces.0.push(gap),
                 None => pieces.text(whole),
@@ -112,9 +112,9 @@ impl Template {
         }
     }
 
-    pub fn gaps(&self) -> impl Iterator<Item = (&str, Kind)> {
+    pub fn placeholders(&self) -> impl Iterator<Item = (&str, PlaceholderKind)> {
         self.0.iter().filter_map(|piece| match piece {
-            Piece::Gap { name, kind, .. } => Some((name.as_str(), *kind)),
+            Piece::Placeholder { name, kind, .. } => Some((name.as_str(), *kind)),
             Piece::Text(_) => None,
         })
     }
@@ -122,25 +122,25 @@ impl Template {
     /// The placeholders that have a default: name and default.
     pub fn defaults(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|piece| match piece {
-            Piece::Gap { name, default, .. } => Some((name.as_str(), default.as_deref()?)),
+            Piece::Placeholder { name, default, .. } => Some((name.as_str(), default.as_deref()?)),
             Piece::Text(_) => None,
         })
     }
 
     /// Fills all placeholders; adds those without value and default to `missing`.
-    pub fn fill(&self, values: &Values, missing: &mut BTreeSet<Missing>) -> String {
+    pub fn fill(&self, values: &PlaceholderValues, missing: &mut BTreeSet<MissingVariable>) -> String {
         let mut filled = String::new();
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => filled.push_str(text),
                 // As in a shell, `:-` also replaces an empty value.
-                Piece::Gap { name, default: Some(default), .. } => {
+                Piece::Placeholder { name, default: Some(default), .. } => {
                     let value = values.get(name).filter(|value| !value.is_empty());
                     filled.push_str(value.unwrap_or(default));
                 }
-                Piece::Gap { name, default: None, kind } => match values.get(name) {
+                Piece::Placeholder { name, default: None, kind } => match values.get(name) {
                     Some(value) => filled.push_str(value),
-                    None => drop(missing.insert(Missing { name: name.clone(), kind: *kind })),
+                    None => drop(missing.insert(MissingVariable { name: name.clone(), kind: *kind })),
                 },
             }
         }
@@ -151,17 +151,17 @@ impl Template {
     pub fn shown(&self, shown: impl Fn(&str) -> String) -> String {
         let one = |piece: &Piece| match piece {
             Piece::Text(text) => shown(text),
-            Piece::Gap { name, default, kind } => {
+            Piece::Placeholder { name, default, kind } => {
                 let default = default.as_deref().map(&shown);
-                Self(vec![Piece::Gap { name: name.clone(), default, kind: *kind }]).to_string()
+                Self(vec![Piece::Placeholder { name: name.clone(), default, kind: *kind }]).to_string()
             }
         };
         self.0.iter().map(one).collect()
     }
 
     /// Whether it starts with a placeholder.
-    pub fn begins_with_gap(&self) -> bool {
-        matches!(self.0.first(), Some(Piece::Gap { .. }))
+    pub fn begins_with_placeholder(&self) -> bool {
+        matches!(self.0.first(), Some(Piece::Placeholder { .. }))
     }
 }
 
@@ -171,12 +171,12 @@ impl std::fmt::Display for Template {
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => f.write_str(text)?,
-                Piece::Gap { name, default, kind } => {
+                Piece::Placeholder { name, default, kind } => {
                     let kind = match kind {
-                        Kind::Input => "input:",
+                        PlaceholderKind::Input => "input:",
                         // Without the prefix it would be read as a location.
-                        Kind::Variable if PLACES.contains(&name.as_str()) => "env:",
-                        Kind::Variable => "",
+                        PlaceholderKind::Variable if PATH_NAMES.contains(&name.as_str()) => "env:",
+                        PlaceholderKind::Variable => "",
                     };
                     match default {
                         Some(default) => write!(f, "${{{kind}{name}:-{default}}}")?,
@@ -197,8 +197,8 @@ impl serde::Serialize for Template {
             .iter()
             .map(|piece| match piece {
                 Piece::Text(text) => serde_json::json!(text),
-                Piece::Gap { name, default, kind } => {
-                    serde_json::json!([name, default, *kind == Kind::Input])
+                Piece::Placeholder { name, default, kind } => {
+                    serde_json::json!([name, default, *kind == PlaceholderKind::Input])
                 }
             })
             .collect();
@@ -210,35 +210,37 @@ impl<'de> serde::Deserialize<'de> for Template {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(serde::Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum StoredPiece {
             Text(String),
             Gap(String, Option<String>, bool),
         }
-        let pieces = Vec::<Written>::deserialize(deserializer)?;
+        let pieces = Vec::<StoredPiece>::deserialize(deserializer)?;
         let pieces = pieces.into_iter().map(|piece| match piece {
-            Written::Text(text) => Piece::Text(text),
-            Written::Gap(name, default, input) => {
-                Piece::Gap { name, default, kind: if input { Kind::Input } else { Kind::Variable } }
-            }
+            StoredPiece::Text(text) => Piece::Text(text),
+            StoredPiece::Gap(name, default, input) => Piece::Placeholder {
+                name,
+                default,
+                kind: if input { PlaceholderKind::Input } else { PlaceholderKind::Variable },
+            },
         });
         Ok(Self(pieces.collect()))
     }
 }
 
-impl std::fmt::Display for Missing {
+impl std::fmt::Display for MissingVariable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.kind {
-            Kind::Variable => write!(f, "`{}`", self.name),
-            Kind::Input => write!(f, "input `{}`", self.name),
+            PlaceholderKind::Variable => write!(f, "`{}`", self.name),
+            PlaceholderKind::Input => write!(f, "input `{}`", self.name),
         }
     }
 }
 
 /// Pieces with adjacent texts merged, so that equal templates compare equal.
 #[derive(Default)]
-struct Pieces(Vec<Piece>);
+struct PieceList(Vec<Piece>);
 
-impl Pieces {
+impl PieceList {
     fn text(&mut self, text: &str) {
         match self.0.last_mut() {
             _ if text.is_empty() => {}
@@ -249,7 +251,7 @@ impl Pieces {
 }
 
 /// The offset of the next possible placeholder, and the text after its opening brace.
-fn next_gap(text: &str, dialect: Dialect) -> Option<(usize, &str)> {
+fn next_placeholder(text: &str, dialect: Dialect) -> Option<(usize, &str)> {
     let plain = text.find("${").map(|at| (at, &text[at + 2..]));
     if dialect != Dialect::OpenCode {
         return plain;
@@ -259,7 +261,7 @@ fn next_gap(text: &str, dialect: Dialect) -> Option<(usize, &str)> {
 }
 
 /// Parses the text between the braces; `None` if it is not a placeholder in this dialect.
-fn gap(inner: &str, places: &ExpansionContext) -> Result<Option<Piece>, String> {
+fn parse_placeholder(inner: &str, places: &ExpansionContext) -> Result<Option<Piece>, String> {
     let path = |path: &Path| Ok(Some(Piece::Text(path.to_string_lossy().into_owned())));
     if places.dialect == Dialect::Plugin {
         return match inner {
@@ -284,15 +286,15 @@ fn gap(inner: &str, places: &ExpansionContext) -> Result<Option<Piece>, String> 
         None => (inner, None),
     };
     let (name, default, kind) = if let Some(id) = name.strip_prefix("input:") {
-        (id, default.or_else(|| places.inputs.get(id).cloned()), Kind::Input)
+        (id, default.or_else(|| places.inputs.get(id).cloned()), PlaceholderKind::Input)
     } else {
-        (name.strip_prefix("env:").unwrap_or(name), default, Kind::Variable)
+        (name.strip_prefix("env:").unwrap_or(name), default, PlaceholderKind::Variable)
     };
     if is_name(name, kind) {
-        return Ok(Some(Piece::Gap { name: name.to_owned(), default, kind }));
+        return Ok(Some(Piece::Placeholder { name: name.to_owned(), default, kind }));
     }
     match name.split_once(':') {
-        Some((word, _)) if is_name(word, Kind::Variable) => Err(format!(
+        Some((word, _)) if is_name(word, PlaceholderKind::Variable) => Err(format!(
             "`${{{word}:…}}` is not supported; `${{NAME}}`, `${{NAME:-default}}`, `${{env:NAME}}` and `${{input:id}}` are"
         )),
         // Other shell syntax stays literal.
@@ -300,9 +302,10 @@ fn gap(inner: &str, places: &ExpansionContext) -> Result<Option<Piece>, String> 
     }
 }
 
-fn is_name(name: &str, kind: Kind) -> bool {
-    let more =
-        |c: char| c.is_ascii_alphanumeric() || c == '_' || (kind == Kind::Input && matches!(c, '-' | '.'));
+fn is_name(name: &str, kind: PlaceholderKind) -> bool {
+    let more = |c: char| {
+        c.is_ascii_alphanumeric() || c == '_' || (kind == PlaceholderKind::Input && matches!(c, '-' | '.'))
+    };
     name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && name.chars().all(more)
 }

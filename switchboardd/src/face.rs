@@ -31,7 +31,7 @@ use crate::suite::SuiteReply;
 
 pub use crate::session::Face;
 pub use aggregate::instructions;
-use context::Request;
+use context::HostRequest;
 pub use context::{IncomingRequest, RequestContext, era_of};
 pub use run::{repeat_request, run_request};
 
@@ -39,7 +39,7 @@ pub use run::{repeat_request, run_request};
 async fn answer(
     context: RequestContext<'_>,
     catalog: &Catalog,
-    request: Request<'_>,
+    request: HostRequest<'_>,
     claim: Result<Option<RequestMeta>, InvalidRequest>,
 ) -> Vec<u8> {
     let RequestContext { daemon, session, face, caller, .. } = context;
@@ -52,7 +52,7 @@ async fn answer(
         }
         Err(invalid) => {
             let failure = Failure::from(invalid);
-            request.notes.iter().for_each(|note| note.failed(failure.kind(), &failure));
+            request.notes.iter().for_each(|note| note.record_failure(failure.kind(), &failure));
             return failure.answer(ProtocolEra::Modern, request.method, request.id.get());
         }
     }

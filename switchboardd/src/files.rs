@@ -38,9 +38,9 @@ pub fn lower_limit() {
 
 /// Replaces a private file atomically.
 pub fn replace(path: &Path, body: &[u8]) -> io::Result<()> {
-    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    static TEMP_FILE_COUNT: AtomicU64 = AtomicU64::new(0);
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}-{}", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed)));
+    name.push(format!(".{}-{}", std::process::id(), TEMP_FILE_COUNT.fetch_add(1, Ordering::Relaxed)));
     let draft = Path::new(&name);
     let _ = std::fs::remove_file(draft);
     let written =
@@ -72,10 +72,10 @@ pub fn open_own(file: &Path, append: bool) -> io::Result<File> {
 pub fn others_can_write(real: &Path, folders: &mut HashMap<PathBuf, Option<String>>) -> Option<String> {
     let how = |path: &Path| match std::fs::metadata(path) {
         Ok(meta) if meta.mode() & 0o020 != 0 && !meta.is_dir() && has_access_list(path) => {
-            Some(told(path, &"others can write it by an access list (`getfacl`)"))
+            Some(describe_path_error(path, &"others can write it by an access list (`getfacl`)"))
         }
-        Ok(meta) => is_ours_alone(&meta).err().map(|why| told(path, &why)),
-        Err(error) => Some(told(path, &error)),
+        Ok(meta) => is_ours_alone(&meta).err().map(|why| describe_path_error(path, &why)),
+        Err(error) => Some(describe_path_error(path, &error)),
     };
     how(real).or_else(|| {
         real.ancestors().skip(1).find_map(|folder| match folders.get(folder) {
@@ -86,7 +86,7 @@ pub fn others_can_write(real: &Path, folders: &mut HashMap<PathBuf, Option<Strin
 }
 
 /// Formats a path with a message about it.
-pub fn told(path: &Path, why: &dyn std::fmt::Display) -> String {
+pub fn describe_path_error(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!("`{}`: {why}", path.display())
 }
 

@@ -2,11 +2,11 @@
 //! Switchboard and remove it again. No call passes through here.
 
 mod change;
-mod gaps;
 pub mod import;
 mod json;
 pub mod machine;
 pub mod mask;
+mod placeholder_syntax;
 pub mod record;
 pub mod setup;
 pub mod shim;
@@ -40,26 +40,26 @@ pub struct Host {
     pub places: &'static [HostFile],
     /// Whether the files are alternatives: only the first that exists is written.
     pub alternatives: bool,
-    pub format: Format,
+    pub format: HostFileFormat,
     /// The members of the entry that starts the shim.
-    pub entry: &'static [(&'static str, Part)],
+    pub entry: &'static [(&'static str, EntryValue)],
     /// Its placeholder syntax.
-    pub gaps: Gaps,
+    pub placeholders: PlaceholderSyntax,
     /// The unit of its `timeout`.
-    pub timeout: Unit,
+    pub timeout: TimeoutUnit,
 }
 
 /// A file, and the evidence that its host uses it.
 #[derive(Debug)]
 pub struct HostFile {
-    pub base: Base,
+    pub base: BaseFolder,
     pub file: &'static str,
     /// A folder below the same base that shows it. Without one, only the file itself does.
     pub folder: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Base {
+pub enum BaseFolder {
     Home,
     /// `$XDG_CONFIG_HOME` or `~/.config`, on macOS too.
     Config,
@@ -70,7 +70,7 @@ pub enum Base {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum HostFileFormat {
     /// With comments and trailing commas. The servers are members of the object under this key.
     Json {
         key: &'static str,
@@ -85,7 +85,7 @@ pub enum Format {
 
 /// One value of the entry that is written.
 #[derive(Debug, Clone, Copy)]
-pub enum Part {
+pub enum EntryValue {
     /// The path of the shim.
     Shim,
     /// The shim's path in a list.
@@ -99,7 +99,7 @@ pub enum Part {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gaps {
+pub enum PlaceholderSyntax {
     /// No placeholders: all text is literal.
     None,
     /// `${NAME}` and `${NAME:-default}`
@@ -115,7 +115,7 @@ pub enum Gaps {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum TimeoutUnit {
     Milliseconds,
     Seconds,
     /// Its `timeout` is not the timeout of a call.
@@ -124,7 +124,7 @@ pub enum Unit {
 
 /// A server in a host's file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct ServerEntry {
     pub name: String,
     /// The project that it is for; `None` for all.
     pub project: Option<PathBuf>,
@@ -133,28 +133,28 @@ pub struct Entry {
 
 /// The contents of a host's file.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Contents {
-    pub entries: Vec<Entry>,
+pub struct HostFileContents {
+    pub entries: Vec<ServerEntry>,
     /// Values that VS Code asks its user for.
     pub inputs: Value,
 }
 
 /// Why a file cannot be read or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct HostFileError {
     /// Line and column, counted from 1.
     pub at: Option<(usize, usize)>,
     pub why: String,
 }
 
-impl Refusal {
+impl HostFileError {
     fn new(why: impl Into<String>) -> Self {
         Self { at: None, why: why.into() }
     }
 
     /// With the line and column of an offset.
     fn at(text: &str, offset: usize, why: impl Into<String>) -> Self {
-        Self { at: Some(crate::document::place(text, offset)), why: why.into() }
+        Self { at: Some(crate::document::line_and_column(text, offset)), why: why.into() }
     }
 
     pub fn of(self, file: &std::path::Path) -> Problem {
@@ -162,9 +162,9 @@ impl Refusal {
     }
 }
 
-impl Format {
+impl HostFileFormat {
     /// The servers in a file's text.
-    pub fn read(self, text: &str) -> Result<Contents, Refusal> {
+    pub fn read(self, text: &str) -> Result<HostFileContents, HostFileError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         match self {
             Self::Json { key, projects } => json::read(text, key, projects),

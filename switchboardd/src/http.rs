@@ -68,7 +68,7 @@ fn app(daemon: &Arc<Daemon>, reloader: &Arc<Reloader>) -> Router {
         .route("/mcp/{child}", any(streamable::handle))
         .route("/hop/session", post(hop::open))
         .route("/hop/mailbox", post(hop::poll))
-        .route("/control/{order}", post(control::order))
+        .route("/control/{order}", post(control::run_order))
         .route("/health", get(discovery::health))
         .route("/ready", get(discovery::ready))
         .route("/version", get(discovery::version))

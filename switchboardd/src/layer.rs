@@ -6,12 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::config::{Config, Extent, FILE_NAME, LastGood};
+use crate::config::{Config, ConfigOwner, FILE_NAME, LastGood};
 use crate::definition::Definition;
 use crate::discover::{LastGoodDefinitions, SearchScope, WatchedPaths, discover};
 use crate::document::Problem;
 use crate::event_loop::may_block;
-use crate::files::{others_can_write, told};
+use crate::files::{describe_path_error, others_can_write};
 use crate::manifest::{Manifest, Manifests};
 use crate::trust::{JudgedDefinition, Provenance, Trust, TrustStatus, TrustStore};
 
@@ -56,7 +56,7 @@ impl Locations {
         if !personal.trust.roots.is_empty() {
             let how = match personal.file.canonicalize() {
                 Ok(real) => others_can_write(&real, &mut HashMap::new()),
-                Err(error) => Some(told(&personal.file, &error)),
+                Err(error) => Some(describe_path_error(&personal.file, &error)),
             };
             match how {
                 None => roots.extend(personal.trust.roots.iter().cloned()),
@@ -121,7 +121,7 @@ impl Layer {
             let how = match file.canonicalize() {
                 Ok(real) => others_can_write(&real, &mut folders),
                 // The file is gone and its last good version is used, so its last known state applies.
-                Err(error) => known.remove(file).unwrap_or_else(|| Some(told(file, &error))),
+                Err(error) => known.remove(file).unwrap_or_else(|| Some(describe_path_error(file, &error))),
             };
             known.insert(file.to_owned(), how.clone());
             how.map_or(Provenance::Personal, Provenance::WritableByOthers)
@@ -140,12 +140,12 @@ impl Layer {
         memory: &mut LastGoodDefinitions,
     ) -> Self {
         let file = Self::config_file(root);
-        let (mut config, mut problems) = Config::understood(&file, Extent::Workspace);
+        let (mut config, mut problems) = Config::read_usable(&file, ConfigOwner::Workspace);
         if problems.is_empty() {
             memory.config = Some(config.clone());
         } else {
             let last = memory.config.clone();
-            let last = last.or_else(|| LastGood::new(&locations.state).recall(&file, Extent::Workspace));
+            let last = last.or_else(|| LastGood::new(&locations.state).recall(&file, ConfigOwner::Workspace));
             config = last.unwrap_or(config);
             problems.push(config.in_place_of_the_file(&file));
         }
@@ -176,7 +176,7 @@ impl Layer {
         for definition in found.definitions {
             let provenance = provenance(&definition.file);
             let (mut definition, trust_status) = trust.judge(definition, &provenance);
-            if let Some(why) = layer.config.unclear(&definition.name) {
+            if let Some(why) = layer.config.unusable_reason(&definition.name) {
                 definition.launch = Err(why.to_owned());
                 definition.unclear_in = Some(layer.config.to_fix().to_owned());
             }
@@ -217,9 +217,9 @@ impl Layer {
     }
 
     /// Reads the stored manifests of its servers, before the servers are shown.
-    pub fn recall(self, manifests: &Manifests) -> Self {
+    pub fn load_manifests(self, manifests: &Manifests) -> Self {
         let startable = self.entries.iter().filter(|entry| entry.trust_status != TrustStatus::Held);
-        let known = manifests.look(startable.filter_map(|entry| entry.definition.launch.as_ref().ok()));
+        let known = manifests.preload(startable.filter_map(|entry| entry.definition.launch.as_ref().ok()));
         *self.manifests.lock().expect("BUG: a note panicked") = known;
         self
     }
@@ -277,7 +277,7 @@ mod tests {
         let locations = Locations::new(Path::new("/h"), &folder.path().join("s"), &[]);
         let definition = folder.path().join("mcps/k/.mcp.json");
         let read = || {
-            let (config, _) = Config::understood(&folder.path().join(FILE_NAME), Extent::Personal);
+            let (config, _) = Config::read_usable(&folder.path().join(FILE_NAME), ConfigOwner::Personal);
             Layer::personal(config, &locations, &Trust::default(), &mut LastGoodDefinitions::default())
         };
         let missing = read();

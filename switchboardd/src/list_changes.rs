@@ -53,7 +53,7 @@ fn notify_changes(session: &Session) {
     let now = before.refreshed(&session.workspace().catalog(), session.face.child());
     let changed = now.changed_lists(&before);
     session.set_fingerprints(now);
-    if !changed.is_empty() && hears_without_asking(session) {
+    if !changed.is_empty() && gets_unrequested_changes(session) {
         changed.into_iter().for_each(|method| push_changed(session, method));
     }
 }
@@ -73,7 +73,7 @@ pub fn note_shown(session: &Session) {
 
 /// Notifies a session that all its lists have changed.
 pub fn notify_all_lists_changed(session: &Session) {
-    if hears_without_asking(session) {
+    if gets_unrequested_changes(session) {
         push_changed(session, methods::TOOLS_CHANGED);
     }
     if session.caller.profile().revision.is_some() {
@@ -83,7 +83,7 @@ pub fn notify_all_lists_changed(session: &Session) {
 }
 
 /// A host of the modern era hears nothing that it does not listen for.
-fn hears_without_asking(session: &Session) -> bool {
+fn gets_unrequested_changes(session: &Session) -> bool {
     let host = session.caller.profile();
     !host.is_modern || host.revision.is_some()
 }

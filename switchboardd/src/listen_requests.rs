@@ -32,13 +32,13 @@ pub struct ListenRequest {
 impl ListenRequest {
     pub fn new(
         session: &Arc<Session>,
-        hears: &Arc<Caller>,
+        listener: &Arc<Caller>,
         child: Option<&str>,
         id: &str,
         wanted: Vec<&'static str>,
     ) -> Self {
         Self {
-            caller: hears.clone(),
+            caller: listener.clone(),
             id: id.into(),
             wanted,
             session: session.clone(),

@@ -17,7 +17,7 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
             Self::Info => "info",

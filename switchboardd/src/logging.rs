@@ -18,7 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
 use crate::visible::{is_hidden, visible, visible_json};
-use filter::chosen;
+use filter::parse_filter;
 
 /// Five files of ten mebibytes.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
@@ -55,9 +55,9 @@ pub fn file(state: &Path) -> PathBuf {
 #[expect(clippy::disallowed_methods, reason = "a log is written to standard error, each line made visible")]
 pub fn init(format: LogFormat, state: &Path) {
     let wanted = ["RUST_LOG", "LOG_LEVEL"].iter().find_map(|name| std::env::var(name).ok());
-    let filter = wanted.as_deref().and_then(chosen);
+    let filter = wanted.as_deref().and_then(parse_filter);
     let unknown = wanted.filter(|_| filter.is_none());
-    let filter = filter.or_else(|| chosen("info")).expect("BUG: `info` is a level");
+    let filter = filter.or_else(|| parse_filter("info")).expect("BUG: `info` is a level");
     let mut file = is_null(&io::stderr()).then(|| Rotating::open(&self::file(state))).flatten();
     let _ = DESTINATION.set(match &file {
         Some(file) => Destination::File(file.path.clone()),

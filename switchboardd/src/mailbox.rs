@@ -43,12 +43,12 @@ pub enum MessageKind {
 #[derive(Debug, Default)]
 pub struct Mailbox {
     // A leaf lock: held to push or to copy a batch, never across an await.
-    state: Mutex<State>,
+    state: Mutex<MailboxState>,
     arrived: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MailboxState {
     messages: VecDeque<QueuedMessage>,
     bytes: usize,
     /// Counts messages other than answers.
@@ -90,7 +90,7 @@ impl Mailbox {
     }
 
     /// Messages that the host never got: dropped for lack of room, or replaced by newer progress.
-    pub fn dropped(&self) -> u64 {
+    pub fn dropped_count(&self) -> u64 {
         self.lock().dropped
     }
 
@@ -105,14 +105,14 @@ impl Mailbox {
     }
 
     /// The next messages with their numbers; removes nothing.
-    pub fn after(&self, number: u64) -> Vec<(u64, Bytes)> {
+    pub fn peek_after(&self, number: u64) -> Vec<(u64, Bytes)> {
         self.lock().after(number)
     }
 
     /// Notes that all messages up to `number` were sent on an event stream, and removes them. If `keep`, the
     /// latest stay, so that the host can resume.
-    pub fn sent(&self, number: u64, keep: bool) {
-        self.lock().sent(number, keep);
+    pub fn mark_sent(&self, number: u64, keep: bool) {
+        self.lock().mark_sent(number, keep);
     }
 
     /// The number of the newest message that was sent on an event stream.
@@ -154,12 +154,12 @@ impl Mailbox {
         self.arrived.notified()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, MailboxState> {
         self.state.lock().expect("BUG: a push panicked")
     }
 }
 
-impl State {
+impl MailboxState {
     fn push(&mut self, kind: MessageKind, body: Bytes) -> bool {
         if self.messages.len() >= SOFT_LIMIT || self.bytes + body.len() > SOFT_LIMIT_BYTES {
             match &kind {
@@ -208,7 +208,7 @@ impl State {
         next.map(|message| (message.number, message.body.clone())).collect()
     }
 
-    fn sent(&mut self, number: u64, keep: bool) {
+    fn mark_sent(&mut self, number: u64, keep: bool) {
         self.seen = self.seen.max(number);
         let mut count = self.messages.iter().take_while(|message| message.number <= number).count();
         let known = |message: &QueuedMessage| message.number <= number;
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(batch.messages[SOFT_LIMIT - 1], "4999");
         assert_eq!(batch.messages[SOFT_LIMIT], "q");
         assert_eq!(batch.next, mailbox.watermark());
-        assert_eq!(mailbox.dropped(), 4001);
+        assert_eq!(mailbox.dropped_count(), 4001);
     }
 
     #[test]
@@ -318,13 +318,13 @@ mod tests {
             mailbox.push(MessageKind::Question, number.to_string().into());
         }
         let last = vec![(299, Bytes::from("299")), (300, Bytes::from("300"))];
-        assert_eq!(mailbox.after(298), last);
-        mailbox.sent(200, true);
-        assert_eq!(mailbox.after(0)[0].0, 200 - REPLAY_LIMIT as u64 + 1);
-        mailbox.sent(200, false);
-        assert_eq!(mailbox.after(0)[0].0, 201);
-        mailbox.sent(300, false);
-        assert!(mailbox.after(0).is_empty() && mailbox.lock().bytes == 0);
+        assert_eq!(mailbox.peek_after(298), last);
+        mailbox.mark_sent(200, true);
+        assert_eq!(mailbox.peek_after(0)[0].0, 200 - REPLAY_LIMIT as u64 + 1);
+        mailbox.mark_sent(200, false);
+        assert_eq!(mailbox.peek_after(0)[0].0, 201);
+        mailbox.mark_sent(300, false);
+        assert!(mailbox.peek_after(0).is_empty() && mailbox.lock().bytes == 0);
     }
 
     #[test]

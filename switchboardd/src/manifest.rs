@@ -26,13 +26,13 @@ pub struct Manifest {
 }
 
 #[derive(Deserialize)]
-struct Written<'a> {
+struct ManifestFile<'a> {
     version: u32,
     /// Whether the child uses the SSE transport of 2024-11-05, which its revision does not tell.
     #[serde(default)]
     old_sse: bool,
-    #[serde(borrow)]
-    hello: &'a RawValue,
+    #[serde(borrow, rename = "hello")]
+    server_info: &'a RawValue,
     #[serde(borrow)]
     tools: Vec<&'a RawValue>,
     #[serde(borrow, default)]
@@ -60,21 +60,21 @@ impl Manifests {
 
     /// Reads these manifests in advance, so that no host waits for the disk. They stay in memory as long as
     /// the returned handles live.
-    pub fn look<'a>(&self, reaches: impl Iterator<Item = &'a Launch>) -> Vec<Arc<Manifest>> {
+    pub fn preload<'a>(&self, reaches: impl Iterator<Item = &'a Launch>) -> Vec<Arc<Manifest>> {
         let read = |launch| {
             let manifest = Arc::new(self.read(launch)?);
-            self.hold(launch, &manifest);
+            self.remember(launch, &manifest);
             Some(manifest)
         };
-        reaches.filter_map(|launch| self.known(launch).or_else(|| read(launch))).collect()
+        reaches.filter_map(|launch| self.cached(launch).or_else(|| read(launch))).collect()
     }
 
     /// The manifest, if it is in memory.
-    pub fn known(&self, launch: &Launch) -> Option<Arc<Manifest>> {
+    pub fn cached(&self, launch: &Launch) -> Option<Arc<Manifest>> {
         self.lock().get(&launch.digest())?.upgrade()
     }
 
-    fn hold(&self, launch: &Launch, manifest: &Arc<Manifest>) {
+    fn remember(&self, launch: &Launch, manifest: &Arc<Manifest>) {
         let mut held = self.lock();
         held.retain(|_, held| held.strong_count() > 0);
         held.insert(launch.digest(), Arc::downgrade(manifest));
@@ -99,7 +99,7 @@ impl Manifests {
 
     pub fn write(&self, launch: &Launch, manifest: &Arc<Manifest>) {
         may_block();
-        self.hold(launch, manifest);
+        self.remember(launch, manifest);
         let body = manifest.written();
         let file = self.file(launch);
         if std::fs::read(&file).is_ok_and(|before| before == body.as_bytes()) {
@@ -133,9 +133,9 @@ impl Manifest {
 }
 
 fn parse(text: &str) -> Option<Manifest> {
-    let written: Written<'_> = serde_json::from_str(text).ok()?;
+    let written: ManifestFile<'_> = serde_json::from_str(text).ok()?;
     (written.version == VERSION).then_some(())?;
-    let server_info = ServerInfo::read(written.hello.into()).ok()?;
+    let server_info = ServerInfo::read(written.server_info.into()).ok()?;
     let offers = ChildItems {
         prompts: offers(ListKind::Prompts, written.prompts.into_iter()),
         resources: offers(ListKind::Resources, written.resources.into_iter()),
@@ -182,10 +182,10 @@ mod tests {
         let manifest =
             Manifest { protocol: Protocol::LegacySse, server_info, tools, offers: Arc::new(offers) };
         manifests.write(&launch("secret"), &Arc::new(manifest));
-        assert!(manifests.known(&launch("secret")).is_none(), "nobody holds it");
-        let looked = manifests.look([launch("secret"), launch("other")].iter());
+        assert!(manifests.cached(&launch("secret")).is_none(), "nobody holds it");
+        let looked = manifests.preload([launch("secret"), launch("other")].iter());
         assert_eq!(looked.len(), 1);
-        assert!(manifests.known(&launch("secret")).is_some());
+        assert!(manifests.cached(&launch("secret")).is_some());
         let back = manifests.read(&launch("secret")).unwrap();
         assert_eq!(back.protocol, Protocol::LegacySse);
         assert_eq!(back.tools.tools[0].raw.get(), tool.get());

@@ -4,7 +4,7 @@ mod consent;
 
 use crate::expand::{ExpansionContext, Template};
 
-pub use consent::{masked_for_consent, masked_in_env_file, says_active};
+pub use consent::{masked_for_consent, masked_in_env_file, name_is_executable};
 
 pub const MASK: &str = "•••";
 
@@ -94,14 +94,14 @@ pub fn masked_path(path: &str) -> String {
 /// Masks the values in a URL's query that are secrets by name or look. A user who is asked for consent sees
 /// no more: nothing executes a query.
 pub fn masked_query(query: &str) -> String {
-    split_outside_gaps(query, '&').into_iter().map(masked_pairs).collect::<Vec<_>>().join("&")
+    split_outside_placeholders(query, '&').into_iter().map(masked_pairs).collect::<Vec<_>>().join("&")
 }
 
 /// Some servers also accept `;` as a separator. A secret may contain one: it is masked with all that follows.
 fn masked_pairs(pairs: &str) -> String {
     let mut shown = Vec::new();
     let mut rest = pairs;
-    for pair in split_outside_gaps(pairs, ';') {
+    for pair in split_outside_placeholders(pairs, ';') {
         let (name, value) = split_pair(pair);
         if is_secret_name(&decoded(name)) {
             shown.push(masked_pair(rest));
@@ -136,7 +136,7 @@ fn decoded(name: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// Splits a text at a character, but not within a placeholder: the default of `${NAME:-a&b}` is one value.
-fn split_outside_gaps(text: &str, separator: char) -> Vec<&str> {
+fn split_outside_placeholders(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
     while at < text.len() {
         let rest = &text[at..];

@@ -250,7 +250,7 @@ impl<'a> TakenNames<'a> {
     }
 
     /// The child that uses a name.
-    fn by_whom(&self, key: &str) -> Option<&'a str> {
+    fn owner_of(&self, key: &str) -> Option<&'a str> {
         let named = self.names.get(key).copied();
         named.or_else(|| self.templates.iter().find(|entry| entry.covers(key)).map(|entry| &*entry.child))
     }
@@ -275,11 +275,11 @@ fn entries(
     for part in parts {
         for offer in part.offers.of(list) {
             let clashing = owners.get(&*offer.key).map(Vec::as_slice).unwrap_or_default();
-            let holder = before.by_whom(&offer.key);
+            let holder = before.owner_of(&offer.key);
             let is_first = clashing.first() == Some(&part.child);
             let shown = match strategy {
                 _ if clashing.len() < 2 && holder.is_none() => None,
-                Strategy::Prefix => Some(free(list, part.child, &offer.key, &mut taken)),
+                Strategy::Prefix => Some(unused_name(list, part.child, &offer.key, &mut taken)),
                 Strategy::First if is_first && holder.is_none() => None,
                 Strategy::First => continue,
                 Strategy::Refuse => {
@@ -297,7 +297,7 @@ fn entries(
 }
 
 /// A name prefixed with the child's, made unique.
-fn free(list: ListKind, child: &str, own: &str, taken: &mut HashSet<String>) -> String {
+fn unused_name(list: ListKind, child: &str, own: &str, taken: &mut HashSet<String>) -> String {
     let first = match list {
         ListKind::Tools | ListKind::Prompts => format!("{child}_{own}"),
         ListKind::Resources | ListKind::Templates => format!("{RENAMED}{}/{own}", encoded(child)),

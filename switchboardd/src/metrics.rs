@@ -25,8 +25,8 @@ use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use crate::methods;
-use crate::telemetry::spans::{Side, Span, Spans};
-use crate::telemetry::trace::Context;
+use crate::telemetry::spans::{Span, SpanSide, Spans};
+use crate::telemetry::trace::SpanContext;
 use crate::visible::clipped_lines;
 use child_metrics::{ChildCounts, ChildMetrics};
 use names::{LabelName, LabelNames};
@@ -136,7 +136,7 @@ impl Metrics {
     }
 
     /// All files were read again; `used` says whether the new content was applied.
-    pub fn reloaded(&self, used: bool) {
+    pub fn record_reload(&self, used: bool) {
         let counter = if used { &self.reloads } else { &self.failed_reloads };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -155,18 +155,23 @@ impl Metrics {
         let HostOperation { via, single, method, id, meta, parent } = request;
         let method = known_method(method);
         let traced = self.spans().map(|spans| {
-            let parent = Context::of(meta).or(parent);
+            let parent = SpanContext::of(meta).or(parent);
             let id = string(id).map_or_else(
                 || id.get().chars().take(MAX_ID_CHARS).collect(),
                 |id| id.chars().take(MAX_ID_CHARS).collect(),
             );
-            Box::new(Traced { context: spans.sampler.begin(parent), parent, id, begun: SystemTime::now() })
+            Box::new(TracedOperation {
+                context: spans.sampler.begin(parent),
+                parent,
+                id,
+                started_at: SystemTime::now(),
+            })
         });
         if method == methods::TOOLS_CALL {
             self.overall.enter();
         }
         let note = OperationNotes::of(method, traced.as_ref().map(|traced| traced.context));
-        Operation { via, single, method, begun: Instant::now(), notes: note, traced }
+        Operation { via, single, method, started_at: Instant::now(), notes: note, traced }
     }
 
     pub fn overall(&self) -> MetricFigures {
@@ -235,7 +240,7 @@ impl Metrics {
 
     /// A request of a host is over, whether it came to its end or not.
     pub fn end(&self, operation: &mut Operation) {
-        let took = operation.begun.elapsed();
+        let took = operation.started_at.elapsed();
         let NotesState { suite, tool, introspects, error, message, ended } =
             std::mem::take(&mut *operation.notes.lock());
         let error = if ended { error } else { error.or(Some(outcome::CANCELLED)) };
@@ -259,20 +264,20 @@ impl Metrics {
             spans.push(Span {
                 context: traced.context,
                 parent: traced.parent.map(|parent| parent.span),
-                side: Side::Server { face: via.word() },
+                side: SpanSide::Server { face: via.as_str() },
                 method,
                 tool: tool.map(|tool| self.text(tool)),
-                whose: name.map(|name| self.text(name)),
+                owner: name.map(|name| self.text(name)),
                 id: traced.id,
                 error,
                 failed,
-                begun: traced.begun,
+                started_at: traced.started_at,
                 took,
             });
         }
         if is_call && introspects {
-            self.overall.introspected();
-            suite.iter().for_each(|suite| suite.introspected());
+            self.overall.record_introspection();
+            suite.iter().for_each(|suite| suite.record_introspection());
         } else if is_call {
             let step = self.step();
             self.overall.add(took, failed, step);
@@ -321,7 +326,7 @@ pub struct HostOperation<'a> {
     pub id: Raw<'a>,
     pub meta: &'a Members<'a>,
     /// The span that it came with beside what its `_meta` says.
-    pub parent: Option<Context>,
+    pub parent: Option<SpanContext>,
 }
 
 /// A host's request in flight.
@@ -330,18 +335,18 @@ pub struct Operation {
     via: EntryPoint,
     single: bool,
     method: &'static str,
-    begun: Instant,
+    started_at: Instant,
     pub notes: OperationNotes,
-    traced: Option<Box<Traced>>,
+    traced: Option<Box<TracedOperation>>,
 }
 
 /// What is known only of traced operations.
 #[derive(Debug)]
-struct Traced {
-    context: Context,
-    parent: Option<Context>,
+struct TracedOperation {
+    context: SpanContext,
+    parent: Option<SpanContext>,
     id: Box<str>,
-    begun: SystemTime,
+    started_at: SystemTime,
 }
 
 /// What is learned about an operation while it runs.
@@ -349,7 +354,7 @@ struct Traced {
 pub struct OperationNotes {
     is_call: bool,
     /// The operation's own span, the parent of the spans of its requests to children.
-    pub span: Option<Context>,
+    pub span: Option<SpanContext>,
     // A leaf lock that only this operation uses; it is here because futures must be `Send`.
     state: Mutex<NotesState>,
 }
@@ -373,7 +378,7 @@ pub enum ToolLabel {
 }
 
 impl OperationNotes {
-    fn of(method: &'static str, span: Option<Context>) -> Self {
+    fn of(method: &'static str, span: Option<SpanContext>) -> Self {
         Self { is_call: method == methods::TOOLS_CALL, span, state: Mutex::default() }
     }
 
@@ -414,20 +419,20 @@ impl OperationNotes {
     }
 
     /// The operation failed in the daemon or in transit. `kind` is one of the documented error words.
-    pub fn failed(&self, kind: &'static str, why: &impl Display) {
+    pub fn record_failure(&self, kind: &'static str, why: &impl Display) {
         let mut noted = self.lock();
         noted.error = Some(kind);
         noted.message = Some(clipped_lines(&why.to_string(), MAX_ERROR_CHARS));
     }
 
     /// The operation was answered; `error` classifies an error that the child sent.
-    pub fn answered(&self, error: Option<&'static str>) {
+    pub fn record_answer(&self, error: Option<&'static str>) {
         let mut noted = self.lock();
         noted.error = noted.error.or(error);
     }
 
     /// The operation finished. One that is dropped unfinished counts as cancelled.
-    pub fn ended(&self) {
+    pub fn record_end(&self) {
         self.lock().ended = true;
     }
 

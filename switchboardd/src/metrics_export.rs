@@ -116,7 +116,7 @@ fn operations(sink: &mut impl MetricSink, metrics: &Metrics) {
 fn labels(metrics: &Metrics, kind: &SeriesKey) -> Vec<(&'static str, String)> {
     let name = |name: Option<_>| name.map(|name| metrics.text(name).to_string()).unwrap_or_default();
     let transport = |remote: bool| ("network_transport", if remote { "tcp" } else { "pipe" }.to_owned());
-    let face = |via: EntryPoint| ("face", via.word().to_owned());
+    let face = |via: EntryPoint| ("face", via.as_str().to_owned());
     let method = |method: &str| ("mcp_method_name", method.to_owned());
     let mut labels = match kind.kind {
         OperationKind::HostRequest { via, single, method: asked } => {
@@ -173,7 +173,7 @@ fn children(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
     sink.family("switchboard_child_starts", MetricType::Counter, "Children that were started, and what for.");
     for (child, counts) in &counted {
         for (reason, count) in StartReason::ALL.iter().zip(counts.starts) {
-            sink.sample(&[("child", child), ("reason", reason.word())], count as f64);
+            sink.sample(&[("child", child), ("reason", reason.as_str())], count as f64);
         }
     }
     sink.family(
@@ -207,7 +207,7 @@ fn children(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
 fn daemon(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
     sink.family("switchboard_sessions", MetricType::Gauge, "Sessions of hosts that are open.");
     for (via, count) in now.sessions {
-        sink.sample(&[("face", via.word())], count as f64);
+        sink.sample(&[("face", via.as_str())], count as f64);
     }
     sink.family("switchboard_reload", MetricType::Counter, "Times that all files were read again.");
     let (ok, failed) = metrics.reloads();

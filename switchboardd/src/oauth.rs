@@ -38,7 +38,7 @@ use crate::definition::DisplayUrl;
 use crate::value_resolver::ValueResolver;
 
 /// More than users have; a definition whose URL keeps changing could create many.
-const MAX_KNOWN: usize = 64;
+const MAX_LOGINS_KEPT: usize = 64;
 
 /// All logins of the user. Each exists once, shared by everyone who uses it.
 #[derive(Debug)]
@@ -70,15 +70,15 @@ impl Logins {
     }
 
     /// Waits until no login is being renewed: a token that was issued but not saved ends the login.
-    pub async fn settled(&self) {
+    pub async fn wait_settled(&self) {
         let all: Vec<_> = self.known.lock().expect("BUG: bookkeeping panicked").values().cloned().collect();
         for login in all {
-            login.settled().await;
+            login.wait_settled().await;
         }
     }
 
     /// Whether a user is in the middle of a login.
-    pub fn any_open(&self) -> bool {
+    pub fn is_any_open(&self) -> bool {
         self.known.lock().expect("BUG: bookkeeping panicked").values().any(|login| login.is_open())
     }
 
@@ -86,12 +86,12 @@ impl Logins {
     pub fn login(&self, child: &str, url: &Url, shown: &DisplayUrl) -> Arc<Login> {
         let mut known = self.known.lock().expect("BUG: bookkeeping panicked");
         // Unused logins are dropped; they are loaded again when needed.
-        if known.len() >= MAX_KNOWN {
+        if known.len() >= MAX_LOGINS_KEPT {
             known.retain(|_, login| Arc::strong_count(login) > 1);
         }
         let name = store::name(child, url.as_str());
         let login = known.entry(name).or_insert_with(|| Login::new(child, url, &self.store, &self.config));
-        login.speaks_of(shown);
+        login.set_display_url(shown);
         login.clone()
     }
 }
@@ -109,7 +109,7 @@ mod tests {
             logins.login("k", &url, &DisplayUrl::default())
         };
         let waits = login(0).entries();
-        (1..=MAX_KNOWN).for_each(|number| drop(login(number)));
+        (1..=MAX_LOGINS_KEPT).for_each(|number| drop(login(number)));
         assert!(!waits.has_changed());
         login(0).enter();
         assert!(waits.has_changed());

@@ -136,18 +136,18 @@ impl Drop for StatusFeed {
 #[derive(Debug)]
 struct IssuedSecrets {
     issued: VecDeque<(String, Instant)>,
-    most: usize,
+    limit: usize,
     life: Duration,
 }
 
 impl IssuedSecrets {
     fn new(most: usize, life: Duration) -> Self {
-        Self { issued: VecDeque::new(), most, life }
+        Self { issued: VecDeque::new(), limit: most, life }
     }
 
     fn issue(&mut self) -> String {
         self.forget_old();
-        if self.issued.len() == self.most {
+        if self.issued.len() == self.limit {
             self.issued.pop_front();
         }
         let secret = hex(SECRET_BYTES);

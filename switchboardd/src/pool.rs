@@ -27,7 +27,7 @@ pub use history::ChildEnd;
 pub use lease::Lease;
 pub use member::{Member, MemberRegistry};
 pub use pools::Pools;
-pub use settings::{RootsOf, Settings};
+pub use settings::{PoolSettings, RootsOf};
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::Caller;
@@ -45,7 +45,7 @@ use crate::savings_recorder::{ChildUse, Fingerprint, SavingsRecorder};
 use crate::status_changed::StatusChanged;
 use crate::subscriptions::Subscriptions;
 use crate::value_resolver::{NotLaunchable, ValueResolver};
-use state::State;
+use state::PoolState;
 
 /// How long a call waits for room, from when it came in: in the budget, or until one of `max` children
 /// becomes free for its session.
@@ -98,7 +98,7 @@ pub struct Pool {
     launch: Launch,
     services: ChildServices,
     // A leaf lock: held to look at or change the state, never across a start.
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Notified when something changed that callers may be waiting for.
     changed: Notify,
     subscriptions: Arc<Subscriptions>,
@@ -126,8 +126,8 @@ pub enum PoolStatus {
 }
 
 impl Pool {
-    pub fn new(name: &str, launch: Launch, settings: Settings, services: ChildServices) -> Arc<Self> {
-        let state = State::new(settings, services.manifests.known(&launch));
+    pub fn new(name: &str, launch: Launch, settings: PoolSettings, services: ChildServices) -> Arc<Self> {
+        let state = PoolState::new(settings, services.manifests.cached(&launch));
         Arc::new(Self {
             name: name.into(),
             launch,
@@ -159,13 +159,13 @@ impl Pool {
         &self.launch
     }
 
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> PoolSettings {
         self.lock().settings
     }
 
     /// Applies settings after a reload; children keep running. Additional spares are started at once for the
     /// user's own servers (`keep_warm`), and at the next use for a workspace's.
-    pub fn reconfigure(&self, settings: Settings) {
+    pub fn reconfigure(&self, settings: PoolSettings) {
         self.lock().settings = settings;
         self.has_changed();
     }
@@ -182,8 +182,9 @@ impl Pool {
     /// Records that a session uses a child: one that ran already, or one that it had to wait for.
     pub fn note_use(&self, caller: &Arc<Caller>, ran: bool) {
         let here = matches!(self.launch, Launch::Process(_));
-        let Some(how) =
-            caller.usage().map(|mut usage| usage.record_use(self.fingerprint(), ran, self.starts(), here))
+        let Some(how) = caller
+            .usage()
+            .map(|mut usage| usage.record_use(self.fingerprint(), ran, self.start_count(), here))
         else {
             return;
         };
@@ -206,7 +207,7 @@ impl Pool {
         {
             let mut state = self.lock();
             state.retired = true;
-            state.follow_on.clear();
+            state.resubscribing.clear();
         }
         self.renew();
     }
@@ -225,7 +226,7 @@ impl Pool {
         let any = !members.is_empty();
         for member in members {
             tokio::spawn(async move {
-                member.idle().await;
+                member.wait_idle().await;
                 member.stop();
             });
         }
@@ -255,7 +256,7 @@ impl Pool {
     }
 
     /// Why the lists of a running child could not be fetched.
-    pub fn lists_failed(&self) -> Option<ChildError> {
+    pub fn list_failure(&self) -> Option<ChildError> {
         self.lock().lists_failed.clone()
     }
 
@@ -263,10 +264,10 @@ impl Pool {
     pub fn session_ended(&self, caller: &Arc<Caller>) {
         let unfollowed = self.subscriptions.remove_caller(caller);
         if self.settings().scope != Scope::Session {
-            self.running().iter().for_each(|child| child.follow(&unfollowed, false));
+            self.running().iter().for_each(|child| child.set_subscribed(&unfollowed, false));
         }
         let mut state = self.lock();
-        state.follow_on.retain(|owner| !Arc::ptr_eq(owner, caller));
+        state.resubscribing.retain(|owner| !Arc::ptr_eq(owner, caller));
         for member in &state.members {
             if member.is_owned_by(caller) {
                 member.stop();
@@ -354,7 +355,7 @@ impl Pool {
         PoolCounts { alive: state.alive().count(), idle, waiting: state.waiting }
     }
 
-    pub fn starts(&self) -> u64 {
+    pub fn start_count(&self) -> u64 {
         self.lock().starts
     }
 
@@ -364,7 +365,7 @@ impl Pool {
         self.services.status_changed.notify();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, PoolState> {
         self.state.lock().expect("BUG: pool bookkeeping panicked")
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
 use crate::catalog::Catalog;
-use crate::config::{Basis, Config, Extent, LastGood, Watch};
+use crate::config::{Config, ConfigOwner, ConfigSource, LastGood, Watch};
 use crate::daemon_state::{Daemon, Reload};
 use crate::document::Problem;
 use crate::event_loop::try_run_blocking;
@@ -37,7 +37,7 @@ pub enum ReloadCause {
 }
 
 /// The state after a reload.
-pub struct Reloaded {
+pub struct ReloadResult {
     /// The catalog without a workspace.
     pub catalog: Arc<Catalog>,
     /// What is wrong with the personal config, and what is used instead.
@@ -114,7 +114,7 @@ impl Reloader {
     }
 
     /// Reads everything again. While the personal config has a mistake, its last good version is used.
-    pub async fn reload(self: &Arc<Self>, why: ReloadCause) -> Reloaded {
+    pub async fn reload(self: &Arc<Self>, why: ReloadCause) -> ReloadResult {
         let reloading = self.reloading.lock().await;
         if why == ReloadCause::Requested {
             self.daemon.services.value_resolver.forget_shell();
@@ -131,9 +131,9 @@ impl Reloader {
             }
         }
         drop(reloading);
-        self.daemon.services.metrics.reloaded(config_problems.is_empty());
+        self.daemon.services.metrics.record_reload(config_problems.is_empty());
         self.checks.run(&self.daemon, why).await;
-        Reloaded { catalog: self.daemon.workspaces.personal.catalog(), config_problems }
+        ReloadResult { catalog: self.daemon.workspaces.personal.catalog(), config_problems }
     }
 
     /// Reloads whenever something may have changed; never resolves.
@@ -160,7 +160,7 @@ impl Reloader {
                     continue;
                 }
                 () = tokio::time::sleep(POLL_INTERVAL), if looks => {}
-                () = self.daemon.services.value_resolver.shell_answered_late() => {}
+                () = self.daemon.services.value_resolver.wait_late_shell() => {}
             }
             // The result is not needed: publishing logs the problems, and the status shows those of the
             // config.
@@ -209,11 +209,11 @@ impl Reloader {
     /// `None` while an earlier read still hangs.
     fn read_personal(&self) -> Option<PersonalFiles> {
         let mut memory = unless_locked(self.daemon.workspaces.personal.memory.try_lock())?;
-        let (mut config, mut problems) = Config::understood(&self.daemon.config_file, Extent::Personal);
+        let (mut config, mut problems) = Config::read_usable(&self.daemon.config_file, ConfigOwner::Personal);
         let before = self.daemon.workspaces.personal.catalog();
         if problems.is_empty() {
-            LastGood::new(&self.locations().state).keep(&config);
-        } else if before.config().basis != Basis::Partial {
+            LastGood::new(&self.locations().state).save(&config);
+        } else if before.config().basis != ConfigSource::Partial {
             // Use the previous config, but read all else anew: a mistake in the config must not hide a new
             // `deny`.
             config = before.config().clone();
@@ -223,7 +223,7 @@ impl Reloader {
         }
         let (trust, damage) = self.locations().trust(&config);
         let mut layer = Layer::personal(config, self.locations(), &trust, &mut memory)
-            .recall(&self.daemon.services.manifests);
+            .load_manifests(&self.daemon.services.manifests);
         layer.problems.extend(damage);
         layer.problems.extend(self.needs_restart(&layer.config));
         Some(PersonalFiles { layer, problems })
@@ -234,8 +234,8 @@ impl Reloader {
         let mut memory = unless_locked(workspace.memory.try_lock())?;
         let (trust, _) = self.locations().trust(self.daemon.workspaces.personal.catalog().config());
         let layer = Layer::workspace(root, self.locations(), &trust, &mut memory)
-            .recall(&self.daemon.services.manifests);
-        LastGood::new(&self.locations().state).keep(&layer.config);
+            .load_manifests(&self.daemon.services.manifests);
+        LastGood::new(&self.locations().state).save(&layer.config);
         Some(layer)
     }
 
@@ -307,7 +307,7 @@ impl Reloader {
         after.keep_warm();
         self.daemon.list_changes.notify();
         self.daemon.services.status_changed.notify();
-        self.daemon.sessions.stir();
+        self.daemon.sessions.notify_changed();
     }
 
     /// All files and folders that affect the catalogs.

@@ -69,7 +69,7 @@ pub struct ColdStarts {
 }
 
 #[derive(Debug, Default)]
-struct Unsaved {
+struct UnsavedSavings {
     suites: HashMap<Fingerprint, SuiteDelta>,
     texts: HashMap<Fingerprint, Box<str>>,
     bytes: usize,
@@ -79,7 +79,7 @@ struct Unsaved {
 pub struct SavingsRecorder {
     store: SavingsStore,
     // A leaf lock: held only for an insert, or to take everything out.
-    unsaved: Mutex<Unsaved>,
+    unsaved: Mutex<UnsavedSavings>,
     written: Notify,
     full: Notify,
     /// Children that the open sessions would have started for themselves.
@@ -187,7 +187,7 @@ impl SavingsRecorder {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Unsaved> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, UnsavedSavings> {
         self.unsaved.lock().expect("BUG: a note panicked")
     }
 }

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::env_file::is_name;
-use crate::environment::Variables;
+use crate::environment::ChildEnvironment;
 use crate::event_loop::run_blocking;
-use crate::files::private::Unfit;
-use index::{Index, SecretEntry};
+use crate::files::private::UnsafeFile;
+use index::{SecretEntry, SecretsIndex};
 use keyring::{KeyringAnswer, KeyringError, KeyringRequest};
 
 const MAX_NAME: usize = 128;
@@ -35,7 +35,7 @@ pub enum SecretsError {
     #[error("there is no secret `{0}`; `switchboard secret ls` shows those that are set")]
     Absent(String),
     #[error(transparent)]
-    Unfit(#[from] Unfit),
+    Unfit(#[from] UnsafeFile),
     #[error(
         "`{}` is damaged at line {line}, column {column}; mend it, or move it away and set the secrets again",
         file.display()
@@ -45,13 +45,13 @@ pub enum SecretsError {
     Version { file: PathBuf, version: u64 },
     #[error("`{}` cannot be written: {error}", file.display())]
     Unwritten { file: PathBuf, error: std::io::Error },
-    #[error("{} in the keyring, which gave nothing: {why}", stand(names))]
+    #[error("{} in the keyring, which gave nothing: {why}", list_names(names))]
     Keyring { names: Vec<String>, why: KeyringError },
     #[error("secret `{0}` is not in the keyring any more; set it again with `switchboard secret set {0}`")]
     Lost(String),
 }
 
-fn stand(names: &[String]) -> String {
+fn list_names(names: &[String]) -> String {
     let named: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match named.as_slice() {
         [one] => format!("secret {one} stands"),
@@ -121,7 +121,7 @@ impl Secrets {
     pub async fn values(
         &self,
         names: &[String],
-        variables: &Variables,
+        variables: &ChildEnvironment,
     ) -> Result<BTreeMap<String, String>, SecretsError> {
         if names.is_empty() {
             return Ok(BTreeMap::new());
@@ -158,7 +158,7 @@ impl Secrets {
         &self,
         name: &str,
         value: &str,
-        variables: &Variables,
+        variables: &ChildEnvironment,
     ) -> Result<StoreOutcome, SecretsError> {
         check_name(name)?;
         check_value(name, value)?;
@@ -181,7 +181,7 @@ impl Secrets {
     }
 
     /// Removes a secret. If the keyring refuses, the secret stays.
-    pub async fn remove(&self, name: &str, variables: &Variables) -> Result<(), SecretsError> {
+    pub async fn remove(&self, name: &str, variables: &ChildEnvironment) -> Result<(), SecretsError> {
         check_name(name)?;
         let absent = || SecretsError::Absent(name.to_owned());
         if !self.index().await?.secrets.contains_key(name) {
@@ -197,25 +197,25 @@ impl Secrets {
         self.save(index).await
     }
 
-    async fn index(&self) -> Result<Index, SecretsError> {
+    async fn index(&self) -> Result<SecretsIndex, SecretsError> {
         let folder = self.folder.clone();
-        run_blocking(move || Index::load(&folder)).await
+        run_blocking(move || SecretsIndex::load(&folder)).await
     }
 
-    async fn save(&self, index: Index) -> Result<(), SecretsError> {
+    async fn save(&self, index: SecretsIndex) -> Result<(), SecretsError> {
         let folder = self.folder.clone();
         run_blocking(move || index.save(&folder)).await
     }
 
     /// [`Self::list`] off the event loop.
-    pub async fn listed(&self) -> Result<BTreeMap<String, SecretLocation>, SecretsError> {
+    pub async fn list_async(&self) -> Result<BTreeMap<String, SecretLocation>, SecretsError> {
         let secrets = self.clone();
         run_blocking(move || secrets.list()).await
     }
 
     /// All names, and where each value is stored.
     pub fn list(&self) -> Result<BTreeMap<String, SecretLocation>, SecretsError> {
-        let index = Index::load(&self.folder)?;
+        let index = SecretsIndex::load(&self.folder)?;
         let place = |kept: &SecretEntry| match kept {
             SecretEntry::Keyring {} => SecretLocation::Keyring,
             SecretEntry::File { .. } => SecretLocation::File,
@@ -251,7 +251,7 @@ fn check_value(name: &str, value: &str) -> Result<(), SecretsError> {
 }
 
 /// How many bytes to read from input, so that a value over the limit is noticed.
-pub const TOO_LONG: u64 = MAX_VALUE as u64 + 3;
+pub const READ_LIMIT: u64 = MAX_VALUE as u64 + 3;
 
 #[cfg(test)]
 mod tests {
@@ -259,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    fn furnished(text: &str) -> (tempfile::TempDir, Secrets) {
+    fn secrets_from(text: &str) -> (tempfile::TempDir, Secrets) {
         let state = tempfile::tempdir().unwrap();
         switchboard_wire::folder::private_folder(&state.path().join("secrets")).unwrap();
         crate::files::replace(&state.path().join("secrets/secrets.json"), text.as_bytes()).unwrap();
@@ -273,10 +273,10 @@ mod tests {
 
     #[tokio::test]
     async fn only_secrets_that_are_set_are_returned() {
-        let (_state, secrets) = furnished(
+        let (_state, secrets) = secrets_from(
             r#"{"version":1,"secrets":{"A":{"in":"file","value":"one"},"B":{"in":"file","value":"two"}}}"#,
         );
-        let values = secrets.values(&names(&["A", "C", "A"]), &Variables::default()).await.unwrap();
+        let values = secrets.values(&names(&["A", "C", "A"]), &ChildEnvironment::default()).await.unwrap();
         assert_eq!(values, BTreeMap::from([("A".to_owned(), "one".to_owned())]));
         assert_eq!(secrets.list().unwrap()["B"], SecretLocation::File);
     }
@@ -284,9 +284,9 @@ mod tests {
     #[tokio::test]
     async fn a_missing_file_means_no_secrets() {
         let secrets = Secrets::new(Path::new("/nonexistent"));
-        assert!(secrets.values(&names(&["A"]), &Variables::default()).await.unwrap().is_empty());
+        assert!(secrets.values(&names(&["A"]), &ChildEnvironment::default()).await.unwrap().is_empty());
         assert!(secrets.list().unwrap().is_empty());
-        let removed = secrets.remove("A", &Variables::default()).await;
+        let removed = secrets.remove("A", &ChildEnvironment::default()).await;
         assert!(matches!(removed, Err(SecretsError::Absent(_))), "{removed:?}");
     }
 
@@ -302,9 +302,9 @@ mod tests {
             (r#"{"version":1,"secrets":{"A":{"in":"file","value":"hunter2"}}"#, "damaged at line 1"),
             (r#"{"version":2,"keys":{"A":"hunter2"}}"#, "version 2"),
         ] {
-            let (state, secrets) = furnished(text);
+            let (state, secrets) = secrets_from(text);
             let file = state.path().join("secrets/secrets.json");
-            let nothing = Variables::default();
+            let nothing = ChildEnvironment::default();
             for error in [
                 secrets.values(&names(&["A"]), &nothing).await.unwrap_err(),
                 secrets.set("A", "new", &nothing).await.unwrap_err(),
@@ -317,7 +317,7 @@ mod tests {
             }
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         }
-        let (state, secrets) = furnished(r#"{"version":1,"secrets":{}}"#);
+        let (state, secrets) = secrets_from(r#"{"version":1,"secrets":{}}"#);
         let file = state.path().join("secrets/secrets.json");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert!(secrets.list().unwrap_err().to_string().contains("chmod 600"));

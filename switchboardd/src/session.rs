@@ -19,7 +19,7 @@ pub use all::Sessions;
 pub use disconnects::Disconnects;
 pub use face::Face;
 pub use sequencer::{Admission, SequenceTicket};
-pub use streams::{EventId, ReadGuard, Stream, Streams};
+pub use streams::{EventId, EventStream, ReadGuard, Streams};
 
 use crate::caller::{Caller, RunId};
 use crate::catalog::ListFingerprints;
@@ -27,7 +27,7 @@ use crate::workspace::Workspace;
 use sequencer::Sequencer;
 
 /// Limit of named clients without a session, per workspace.
-const NAMED: usize = 64;
+const MAX_NAMED_CALLERS: usize = 64;
 
 #[derive(Debug)]
 pub struct Session {
@@ -141,13 +141,13 @@ impl Session {
 
     /// The owner of a modern request. Sessionless requests are owned by the client name that they give,
     /// because things that belong to one host, such as a child with its roots, are not shared with others.
-    pub fn whose(&self, client: Option<&str>) -> Arc<Caller> {
+    pub fn request_owner(&self, client: Option<&str>) -> Arc<Caller> {
         let Some(client) = client.filter(|_| self.id.is_empty()) else { return self.caller.clone() };
         let mut named = self.named.lock().expect("BUG: a copy panicked");
-        if named.len() >= NAMED && !named.contains_key(client) {
+        if named.len() >= MAX_NAMED_CALLERS && !named.contains_key(client) {
             named.retain(|_, caller| Arc::strong_count(caller) > 1);
         }
-        if named.len() >= NAMED && !named.contains_key(client) {
+        if named.len() >= MAX_NAMED_CALLERS && !named.contains_key(client) {
             return self.caller.clone();
         }
         named.entry(client.into()).or_insert_with(Caller::named).clone()
@@ -158,7 +158,7 @@ impl Session {
         Some(self.shim.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
-    pub fn runs_in(&self, shim: u32) {
+    pub fn set_shim_pid(&self, shim: u32) {
         self.shim.store(shim, Ordering::Relaxed);
     }
 
@@ -230,10 +230,10 @@ impl Session {
 
     /// Messages to its host that were dropped.
     pub fn mail_dropped(&self) -> u64 {
-        self.caller.mailbox().map_or(0, |mailbox| mailbox.dropped())
+        self.caller.mailbox().map_or(0, |mailbox| mailbox.dropped_count())
     }
 
-    pub fn connected(&self) {
+    pub fn add_connection(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -242,7 +242,7 @@ impl Session {
     }
 
     /// True if that was the last connection.
-    pub fn disconnected(&self) -> bool {
+    pub fn remove_connection(&self) -> bool {
         self.connections.fetch_sub(1, Ordering::Relaxed) == 1
     }
 

@@ -75,8 +75,8 @@ impl Subscriber {
         Self { caller: Arc::downgrade(caller.owner()), listen: None }
     }
 
-    pub fn listening(hears: &Arc<Caller>, id: &str) -> Self {
-        Self { caller: Arc::downgrade(hears), listen: Some(id.into()) }
+    pub fn listening(listener: &Arc<Caller>, id: &str) -> Self {
+        Self { caller: Arc::downgrade(listener), listen: Some(id.into()) }
     }
 
     fn is(&self, other: &Self) -> bool {
@@ -88,7 +88,7 @@ impl Subscriber {
     }
 
     fn is_of(&self, host: &Arc<Caller>) -> bool {
-        self.caller.upgrade().is_some_and(|hears| Arc::ptr_eq(hears.owner(), host.owner()))
+        self.caller.upgrade().is_some_and(|listener| Arc::ptr_eq(listener.owner(), host.owner()))
     }
 }
 

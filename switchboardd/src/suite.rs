@@ -46,18 +46,18 @@ use login::LoginOutcome;
 pub use suspendable::{InputNeeded, SuspendableCall};
 
 /// Interval of progress messages to a caller that waits for a child.
-const STARTING_NEWS: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Hosts time out a call after a minute; we answer sooner that the call should be repeated.
-const STILL_STARTING: Duration = Duration::from_secs(50);
+const START_ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// No other properties: some hosts refuse or drop arguments that a tool does not declare.
 const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object"},"query":{"type":"string"}},"required":["action"]}"#;
 
 /// How much of a command line a model is shown, in characters; a user is shown all of it.
-const HELD_SHOWN: usize = 600;
+const MAX_SHOWN_COMMAND: usize = 600;
 
 /// The description of a server that is not allowed yet; contains no text of the server's own.
-const HELD: &str = "Held by Switchboard: this server was found in the workspace, and nothing of it runs until a person allows it with `switchboard allow`.";
+const HELD_TEXT: &str = "Held by Switchboard: this server was found in the workspace, and nothing of it runs until a person allows it with `switchboard allow`.";
 
 #[derive(Debug)]
 pub struct Suite {
@@ -161,7 +161,7 @@ impl Suite {
     /// Its entry in `tools/list`.
     pub fn tool(&self) -> String {
         let described =
-            if self.is_held() { Some(HELD.to_owned()) } else { self.settings.description.clone() };
+            if self.is_held() { Some(HELD_TEXT.to_owned()) } else { self.settings.description.clone() };
         let description = described.unwrap_or_else(|| {
             let subject = self.definition.description.as_deref().unwrap_or(&self.definition.name);
             let subject = summary::summary(subject, 400);
@@ -184,7 +184,7 @@ impl Suite {
     /// The exposed tools of `list`; without schemas if the mode is redacted.
     pub fn listed(&self, list: &ToolList) -> String {
         match self.mode {
-            Mode::Redacted => introspect::entries(list, &self.settings.expose, self.wish()),
+            Mode::Redacted => introspect::entries(list, &self.settings.expose, self.introspect_options()),
             Mode::Summary | Mode::Full => self.exposed(list),
         }
     }
@@ -204,7 +204,7 @@ impl Suite {
         let pool = self.pool()?;
         let mut lease = pin!(pool.lease_since(caller, self.limits, asked));
         loop {
-            let news = (Instant::now() + STARTING_NEWS).min(asked + STILL_STARTING);
+            let news = (Instant::now() + PROGRESS_INTERVAL).min(asked + START_ANSWER_TIMEOUT);
             tokio::select! {
                 biased;
                 lease = &mut lease => return lease.map_err(|error| self.unavailable(subtool, error)),
@@ -212,7 +212,7 @@ impl Suite {
             }
             let seconds = asked.elapsed().as_secs();
             let starts = pool.status() != PoolStatus::Ready;
-            if asked.elapsed() >= STILL_STARTING {
+            if asked.elapsed() >= START_ANSWER_TIMEOUT {
                 let (child, subtool) = (self.child_name().into(), subtool.map(Into::into));
                 return Err(Failure::StillStarting { child, subtool, seconds, starts });
             }
@@ -232,7 +232,7 @@ impl Suite {
         match &self.definition.launch {
             Ok(launch) if self.is_held() => Failure::Held {
                 child,
-                what: format!("`{}`", summary::summary(&view::mentioned(launch), HELD_SHOWN)),
+                what: format!("`{}`", summary::summary(&view::mentioned(launch), MAX_SHOWN_COMMAND)),
                 file: visible(&file).into_owned(),
             },
             Ok(Launch::Process(_)) => Failure::Misconfigured { child, why: "no command".to_owned(), file },
@@ -288,7 +288,7 @@ impl Suite {
         notes: Option<&OperationNotes>,
     ) -> Result<SuiteReply, Failure> {
         let token = params.progress_token().map(Raw::get);
-        let written_token = params.written_token();
+        let written_token = params.raw_progress_token();
         let params = &params.members;
         let arguments = match params.get("arguments") {
             None => Members::default(),
@@ -311,7 +311,7 @@ impl Suite {
         let params = HostParams { members: params, token: written_token, arguments: &arguments };
         let call = || CallContext { tool: subtool.as_deref(), token, ..CallContext::new(caller, notes) };
         let mut said = self.dispatch(call(), params).await;
-        for _ in 0..login::LOGINS {
+        for _ in 0..login::MAX_LOGINS {
             let Err(failure) = &said else { break };
             said = match self.log_in(caller, failure).await {
                 Ok(LoginOutcome::LoggedIn) => self.dispatch(call(), params).await,
@@ -353,7 +353,7 @@ impl Suite {
         arguments: &Members<'_>,
     ) -> Result<SuiteReply, Failure> {
         let list = self.known_tools(call).await?;
-        let (caller, wish) = (call.caller, self.wish());
+        let (caller, options) = (call.caller, self.introspect_options());
         if let Some(subtool) = call.tool {
             let list = match list.find(subtool) {
                 Some(_) => list,
@@ -364,7 +364,7 @@ impl Suite {
             };
             return Ok(match list.find(subtool) {
                 Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
-                Some(tool) => self.fetched(caller, &introspect::single(tool, wish)),
+                Some(tool) => self.fetched(caller, &introspect::single(tool, options)),
                 None => self.unknown_subtool(subtool, &list),
             });
         }
@@ -375,17 +375,18 @@ impl Suite {
         let verbosity = arguments.get("args").and_then(Members::of).and_then(|args| args.text("verbosity"));
         let wants_schemas = verbosity.as_deref() == Some("full");
         let mode = if wants_schemas && self.mode != Mode::Redacted { Mode::Full } else { self.mode };
-        let wish = introspect::Wish { mode, query: query.as_deref(), wants_schemas, ..wish };
-        Ok(self.fetched(caller, &introspect::text(&list, &self.settings.expose, wish)))
+        let options =
+            introspect::IntrospectOptions { mode, query: query.as_deref(), wants_schemas, ..options };
+        Ok(self.fetched(caller, &introspect::text(&list, &self.settings.expose, options)))
     }
 
     /// The text that `introspect` returns without a query.
     pub fn introspection(&self, list: &ToolList) -> String {
-        introspect::text(list, &self.settings.expose, self.wish())
+        introspect::text(list, &self.settings.expose, self.introspect_options())
     }
 
-    fn wish(&self) -> introspect::Wish<'static> {
-        introspect::Wish {
+    fn introspect_options(&self) -> introspect::IntrospectOptions<'static> {
+        introspect::IntrospectOptions {
             mode: self.mode,
             summary_max_chars: self.summary_max_chars,
             query: None,

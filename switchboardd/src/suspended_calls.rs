@@ -13,20 +13,20 @@ use crate::era::request_state::{BadState, StateBinding, StateSigner, StateTarget
 use crate::suite::SuspendableCall;
 
 /// Time limit for a user to answer a form.
-const PATIENCE: Duration = Duration::from_secs(600);
+const INPUT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Limit of all suspended calls, most of which occupy a child.
 const MAX_SUSPENDED: usize = 256;
 /// Limit per session, so that no host takes the room of all others.
-const MAX_OF_ONE: usize = 64;
+const MAX_PER_SESSION: usize = 64;
 
 #[derive(Debug)]
 pub struct SuspendedCalls {
     signer: StateSigner,
     /// States expire relative to this time, independent of the system clock.
-    begun: Instant,
+    started_at: Instant,
     /// Until when a host may retry at a modern child, in seconds since `begun`. Not reset by the retry.
-    awaited: AtomicU64,
+    retry_possible_until: AtomicU64,
     // A leaf lock: held for an insert or a removal. Removed calls are dropped after it is released.
     calls: Mutex<HashMap<String, SuspendedCall>>,
 }
@@ -35,65 +35,65 @@ pub struct SuspendedCalls {
 struct SuspendedCall {
     call: SuspendableCall,
     session: Box<str>,
-    alarm: AbortHandle,
+    expiry_task: AbortHandle,
 }
 
 impl SuspendedCalls {
     pub fn new(run_id: &str) -> Arc<Self> {
         Arc::new(Self {
             signer: StateSigner::new(run_id),
-            begun: Instant::now(),
-            awaited: AtomicU64::new(0),
+            started_at: Instant::now(),
+            retry_possible_until: AtomicU64::new(0),
             calls: Mutex::default(),
         })
     }
 
     /// Suspends a call and returns the state to retry with; `None` if a limit is reached.
     pub fn suspend(self: &Arc<Self>, call: SuspendableCall, binding: StateBinding<'_>) -> Option<String> {
-        let patience = PATIENCE.min(call.longest);
+        let timeout = INPUT_TIMEOUT.min(call.longest);
         let name = crate::random::hex(16);
         {
             let mut calls = self.lock();
             let own = calls.values().filter(|suspended| *suspended.session == *binding.session).count();
-            if calls.len() >= MAX_SUSPENDED || own >= MAX_OF_ONE {
+            if calls.len() >= MAX_SUSPENDED || own >= MAX_PER_SESSION {
                 return None;
             }
-            let alarm = self.alarm(name.clone(), patience);
-            calls.insert(name.clone(), SuspendedCall { call, session: binding.session.into(), alarm });
+            let expiry_task = self.spawn_expiry(name.clone(), timeout);
+            calls.insert(name.clone(), SuspendedCall { call, session: binding.session.into(), expiry_task });
         }
         let state = self.signer.issue(
             &StateTarget::SuspendedCall(name.clone()),
             binding,
-            self.seconds() + patience.as_secs() + 1,
+            self.seconds() + timeout.as_secs() + 1,
         );
         Some(state)
     }
 
     /// Drops the call if the host has not retried in time.
-    fn alarm(self: &Arc<Self>, name: String, patience: Duration) -> AbortHandle {
+    fn spawn_expiry(self: &Arc<Self>, name: String, timeout: Duration) -> AbortHandle {
         let suspended_calls = Arc::downgrade(self);
-        let alarm = tokio::spawn(async move {
-            tokio::time::sleep(patience).await;
+        let expiry_task = tokio::spawn(async move {
+            tokio::time::sleep(timeout).await;
             let abandoned =
                 suspended_calls.upgrade().and_then(|suspended_calls| suspended_calls.lock().remove(&name));
             if let Some(suspended) = abandoned {
                 tracing::debug!(target: "parking", conversation = ?suspended.call, "nobody came back");
             }
         });
-        alarm.abort_handle()
+        expiry_task.abort_handle()
     }
 
     /// Signs the state of a modern child together with its process id, so that the retry reaches the same
     /// process.
     pub fn seal_child_state(&self, pid: u32, state: Option<String>, binding: StateBinding<'_>) -> String {
-        let until = self.seconds() + PATIENCE.as_secs();
-        self.awaited.fetch_max(until, Ordering::Relaxed);
+        let until = self.seconds() + INPUT_TIMEOUT.as_secs();
+        self.retry_possible_until.fetch_max(until, Ordering::Relaxed);
         self.signer.issue(&StateTarget::Child { pid, state }, binding, until)
     }
 
     /// Whether a valid state may be outstanding that leads to a child of this daemon.
-    pub fn is_awaited(&self) -> bool {
-        self.seconds() < self.awaited.load(Ordering::Relaxed)
+    pub fn may_be_retried(&self) -> bool {
+        self.seconds() < self.retry_possible_until.load(Ordering::Relaxed)
     }
 
     pub fn verify_state(&self, state: &str, binding: StateBinding<'_>) -> Result<StateTarget, BadState> {
@@ -102,7 +102,7 @@ impl SuspendedCalls {
 
     pub fn take(&self, name: &str) -> Option<SuspendableCall> {
         let suspended = self.lock().remove(name)?;
-        suspended.alarm.abort();
+        suspended.expiry_task.abort();
         Some(suspended.call)
     }
 
@@ -115,11 +115,11 @@ impl SuspendedCalls {
                 .map(|(_, suspended)| suspended)
                 .collect()
         };
-        gone.iter().for_each(|suspended| suspended.alarm.abort());
+        gone.iter().for_each(|suspended| suspended.expiry_task.abort());
     }
 
     fn seconds(&self) -> u64 {
-        self.begun.elapsed().as_secs()
+        self.started_at.elapsed().as_secs()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, SuspendedCall>> {

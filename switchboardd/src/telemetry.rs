@@ -14,11 +14,11 @@ pub mod settings;
 pub mod spans;
 pub mod trace;
 
-use settings::Settings;
+use settings::TelemetrySettings;
 
 /// Reads the variables from the environment, then from the user's own `env` file: a daemon that a shim
 /// started has almost no environment.
-pub fn settings(file: &std::path::Path) -> Option<Settings> {
+pub fn settings(file: &std::path::Path) -> Option<TelemetrySettings> {
     let (own, unread) = match crate::env_file::read_private(file) {
         Ok(own) => (own.unwrap_or_default(), None),
         Err(why) => (std::collections::BTreeMap::new(), Some(why)),
@@ -26,5 +26,5 @@ pub fn settings(file: &std::path::Path) -> Option<Settings> {
     if let Some(why) = unread {
         tracing::debug!(target: "telemetry", "no `OTEL_…` variable is taken from there: {why}");
     }
-    Settings::read(|name| std::env::var(name).ok().or_else(|| own.get(name).cloned()))
+    TelemetrySettings::read(|name| std::env::var(name).ok().or_else(|| own.get(name).cloned()))
 }

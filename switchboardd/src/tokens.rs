@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use crate::environment::shell_helper;
+use crate::environment::own_binary_command;
 
 /// The first argument that makes this binary count tokens.
 pub const COUNT_TOKENS: &str = "--count-tokens";
@@ -22,7 +22,7 @@ const TOKENIZER_TIMEOUT: Duration = Duration::from_secs(60);
 pub const MAX_TEXT: usize = 4 * 1024 * 1024;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Uncounted {
+pub enum TokenCountError {
     #[error("`switchboardd --count-tokens` could not be run: {0}")]
     NotRun(std::io::Error),
     #[error("`switchboardd --count-tokens` ended after {0} of {1} texts")]
@@ -32,19 +32,19 @@ pub enum Uncounted {
 }
 
 /// The token count of each text. If counting fails, the counts before the failure are returned.
-pub async fn count(texts: &[&str]) -> (Vec<u64>, Result<(), Uncounted>) {
+pub async fn count(texts: &[&str]) -> (Vec<u64>, Result<(), TokenCountError>) {
     let mut counts = Vec::with_capacity(texts.len());
     let ended = tokio::time::timeout(TOKENIZER_TIMEOUT, ask(texts, &mut counts)).await;
-    (counts, ended.unwrap_or(Err(Uncounted::Late)))
+    (counts, ended.unwrap_or(Err(TokenCountError::Late)))
 }
 
-async fn ask(texts: &[&str], counts: &mut Vec<u64>) -> Result<(), Uncounted> {
-    let mut command = tokio::process::Command::from(shell_helper());
+async fn ask(texts: &[&str], counts: &mut Vec<u64>) -> Result<(), TokenCountError> {
+    let mut command = tokio::process::Command::from(own_binary_command());
     command.arg(COUNT_TOKENS).env_clear().current_dir("/");
     let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
     let spawned = command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).kill_on_drop(true).spawn();
-    let mut process = spawned.map_err(Uncounted::NotRun)?;
-    let ended = |counted: usize| Uncounted::Ended(counted, texts.len());
+    let mut process = spawned.map_err(TokenCountError::NotRun)?;
+    let ended = |counted: usize| TokenCountError::Ended(counted, texts.len());
     let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
         return Err(ended(0));
     };

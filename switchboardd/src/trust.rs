@@ -31,7 +31,7 @@ pub enum Provenance {
 
 /// The user's decision on one entry of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct TrustRecord {
     pub verdict: Decision,
     /// When, and through which interface.
     pub at: String,
@@ -48,12 +48,12 @@ pub enum Decision {
 }
 
 /// All decisions, by file and name.
-pub type Records = BTreeMap<PathBuf, BTreeMap<String, Record>>;
+pub type TrustRecords = BTreeMap<PathBuf, BTreeMap<String, TrustRecord>>;
 
 /// The basis of all judgements at one moment.
 #[derive(Debug, Default)]
 pub struct Trust {
-    pub records: Records,
+    pub records: TrustRecords,
     /// Directories in which everything is allowed, as real paths.
     pub roots: Vec<PathBuf>,
 }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn said(verdict: Decision) -> Trust {
-        let record = Record { verdict, at: String::new(), by: String::new() };
+        let record = TrustRecord { verdict, at: String::new(), by: String::new() };
         let names = BTreeMap::from([("x".to_owned(), record)]);
         Trust { records: [("/w/mcps/x/.mcp.json".into(), names)].into(), roots: Vec::new() }
     }

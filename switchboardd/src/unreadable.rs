@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The soft limit of core files that this process was started with.
-static CORE: OnceLock<Option<u64>> = OnceLock::new();
+static CORE_LIMIT_BEFORE: OnceLock<Option<u64>> = OnceLock::new();
 
 /// For our processes that hold secrets. The kernel makes a process readable again on `exec`.
-pub fn close() {
-    CORE.get_or_init(|| getrlimit(Resource::Core).current);
+pub fn protect_memory() {
+    CORE_LIMIT_BEFORE.get_or_init(|| getrlimit(Resource::Core).current);
     limit_cores(Some(0));
     // Without this, a core is still written if it is piped to a program
     // (`|/usr/lib/systemd/systemd-coredump`).
@@ -23,11 +23,11 @@ pub fn close() {
 
 /// The soft limit of core files for children; `None` if it was not changed.
 pub fn cores_before() -> Option<Option<u64>> {
-    CORE.get().copied()
+    CORE_LIMIT_BEFORE.get().copied()
 }
 
 /// Restores the limit that this process was started with, for a successor that replaces it.
-pub fn give_back() {
+pub fn restore_core_limit() {
     if let Some(before) = cores_before() {
         limit_cores(before);
     }
@@ -35,16 +35,16 @@ pub fn give_back() {
 
 /// While it lives, processes that are started get this limit.
 #[derive(Debug)]
-pub struct Cores;
+pub struct CoreLimitGuard;
 
-impl Cores {
+impl CoreLimitGuard {
     pub fn allow(soft: Option<u64>) -> Self {
         limit_cores(soft);
         Self
     }
 }
 
-impl Drop for Cores {
+impl Drop for CoreLimitGuard {
     fn drop(&mut self) {
         limit_cores(Some(0));
     }

@@ -10,7 +10,7 @@ use crate::child::remote::{address, is_loopback};
 use crate::definition::{Launch, LaunchCommand, Remote, ResolvedCommand, ResolvedLaunch, ResolvedRemote};
 use crate::environment::{LoginShell, ShellEnvironment};
 use crate::event_loop::run_blocking;
-use crate::expand::{Missing, Template, Values};
+use crate::expand::{MissingVariable, PlaceholderValues, Template};
 use crate::secrets::{SecretLocation, Secrets};
 use crate::trust::view::{ValueSource, ValueSources};
 
@@ -83,8 +83,8 @@ impl ValueResolver {
 
     /// Resolves when the login shell answers after a start went on without it: missing values may be
     /// available now.
-    pub async fn shell_answered_late(&self) {
-        self.shell.answered_late().await;
+    pub async fn wait_late_shell(&self) {
+        self.shell.wait_late_answer().await;
     }
 
     /// Has the next lookup query the login shell again, since the user may have changed their profile.
@@ -97,10 +97,12 @@ impl ValueResolver {
         match launch {
             Launch::Process(launch) => self.fill_launch(launch).await.map(ResolvedLaunch::Process),
             Launch::Remote(remote) => {
-                let values = self.values(&remote.gaps()).await.map_err(NotLaunchable::Misconfigured)?;
-                let filled =
-                    remote.fill(&values).map_err(|missing| NotLaunchable::Misconfigured(told(&missing)))?;
-                self.is_elsewhere(&filled)?;
+                let values =
+                    self.values(&remote.placeholders()).await.map_err(NotLaunchable::Misconfigured)?;
+                let filled = remote
+                    .fill(&values)
+                    .map_err(|missing| NotLaunchable::Misconfigured(describe_missing(&missing)))?;
+                self.check_not_self(&filled)?;
                 Ok(ResolvedLaunch::Remote(filled))
             }
         }
@@ -108,8 +110,8 @@ impl ValueResolver {
 
     async fn fill_launch(&self, launch: &LaunchCommand) -> Result<ResolvedCommand, NotLaunchable> {
         let misconfigured = NotLaunchable::Misconfigured;
-        let values = self.values(&launch.gaps()).await.map_err(misconfigured)?;
-        let filled = launch.fill(&values).map_err(|missing| misconfigured(told(&missing)))?;
+        let values = self.values(&launch.placeholders()).await.map_err(misconfigured)?;
+        let filled = launch.fill(&values).map_err(|missing| misconfigured(describe_missing(&missing)))?;
         if let Some(allowed) = &launch.program {
             self.compare(&filled, allowed).await?;
         }
@@ -118,11 +120,11 @@ impl ValueResolver {
 
     /// Fills all placeholders of a text; or what is missing.
     pub async fn text(&self, template: &Template) -> Result<String, String> {
-        let names = template.gaps().map(|(name, _)| name.to_owned()).collect();
+        let names = template.placeholders().map(|(name, _)| name.to_owned()).collect();
         let values = self.values(&names).await?;
         let mut missing = BTreeSet::new();
         let text = template.fill(&values, &mut missing);
-        if missing.is_empty() { Ok(text) } else { Err(told(&missing)) }
+        if missing.is_empty() { Ok(text) } else { Err(describe_missing(&missing)) }
     }
 
     /// Checks that the program that would run is the one that was allowed.
@@ -138,7 +140,7 @@ impl ValueResolver {
     }
 
     async fn listed(&self) -> Result<BTreeSet<String>, String> {
-        Ok(self.secrets.listed().await.map_err(|error| error.to_string())?.into_keys().collect())
+        Ok(self.secrets.list_async().await.map_err(|error| error.to_string())?.into_keys().collect())
     }
 
     /// The user's env file.
@@ -149,25 +151,27 @@ impl ValueResolver {
 
     /// Checks that everything a child needs is set, as far as that is known without asking the keyring.
     pub async fn is_set(&self, launch: &Launch) -> Result<(), NotLaunchable> {
-        let values = self.known_values(launch.gaps()).await?;
+        let values = self.known_values(launch.placeholders()).await?;
         match launch {
             Launch::Process(launch) => self.is_set_for(launch, &values).await,
             Launch::Remote(remote) => self.is_set_for_remote(remote, &values),
         }
     }
 
-    fn is_set_for_remote(&self, remote: &Remote, values: &Values) -> Result<(), NotLaunchable> {
-        let filled = remote.fill(values).map_err(|missing| NotLaunchable::Misconfigured(told(&missing)))?;
+    fn is_set_for_remote(&self, remote: &Remote, values: &PlaceholderValues) -> Result<(), NotLaunchable> {
+        let filled = remote
+            .fill(values)
+            .map_err(|missing| NotLaunchable::Misconfigured(describe_missing(&missing)))?;
         // If the URL depends on values, it is checked when the child starts.
-        if remote.url.gaps().next().is_some() {
+        if remote.url.placeholders().next().is_some() {
             return Ok(());
         }
-        self.is_elsewhere(&filled)
+        self.check_not_self(&filled)
     }
 
     /// Checks that messages may be sent there. Not to ourselves, for the same reason that we do not start
     /// ourselves.
-    fn is_elsewhere(&self, to: &ResolvedRemote) -> Result<(), NotLaunchable> {
+    fn check_not_self(&self, to: &ResolvedRemote) -> Result<(), NotLaunchable> {
         let url = address(to).map_err(NotLaunchable::Misconfigured)?;
         if is_loopback(&url) && url.port_or_known_default() == self.own_port.get().copied() {
             return Err(NotLaunchable::Misconfigured(
@@ -179,7 +183,7 @@ impl ValueResolver {
     }
 
     /// The values of these names, with secrets left empty.
-    async fn known_values(&self, mut names: BTreeSet<String>) -> Result<Values, NotLaunchable> {
+    async fn known_values(&self, mut names: BTreeSet<String>) -> Result<PlaceholderValues, NotLaunchable> {
         let in_secrets = self.listed().await.map_err(NotLaunchable::Misconfigured)?;
         let known: Vec<String> = names.iter().filter(|name| in_secrets.contains(*name)).cloned().collect();
         names.retain(|name| !in_secrets.contains(name));
@@ -188,10 +192,17 @@ impl ValueResolver {
         Ok(values)
     }
 
-    async fn is_set_for(&self, launch: &LaunchCommand, values: &Values) -> Result<(), NotLaunchable> {
-        let filled = launch.fill(values).map_err(|missing| NotLaunchable::Misconfigured(told(&missing)))?;
+    async fn is_set_for(
+        &self,
+        launch: &LaunchCommand,
+        values: &PlaceholderValues,
+    ) -> Result<(), NotLaunchable> {
+        let filled = launch
+            .fill(values)
+            .map_err(|missing| NotLaunchable::Misconfigured(describe_missing(&missing)))?;
         // If the program depends on values, it is compared when the child starts.
-        let decides = [&launch.cmd, &launch.cwd].into_iter().any(|template| template.gaps().next().is_some());
+        let decides =
+            [&launch.cmd, &launch.cwd].into_iter().any(|template| template.placeholders().next().is_some());
         match &launch.program {
             Some(allowed) if !decides => self.compare(&filled, allowed).await,
             _ => Ok(()),
@@ -212,8 +223,8 @@ impl ValueResolver {
             program: None,
             ..launch.clone()
         };
-        let values = self.values(&only.gaps()).await?;
-        let filled = only.fill(&values).map_err(|missing| told(&missing))?;
+        let values = self.values(&only.placeholders()).await?;
+        let filled = only.fill(&values).map_err(|missing| describe_missing(&missing))?;
         let program = self.program(&filled).await?;
         let found = program.clone();
         if run_blocking(move || found.is_file()).await {
@@ -237,16 +248,16 @@ impl ValueResolver {
 
     /// Where each value of the user would come from. One with a default is never missing.
     pub async fn origins(&self, launch: &Launch) -> Vec<(String, Origin)> {
-        let names = launch.gaps();
+        let names = launch.placeholders();
         if names.is_empty() {
             return Vec::new();
         }
-        let secrets = self.secrets.listed().await;
+        let secrets = self.secrets.list_async().await;
         let personal = self.personal().await;
         let shell_environment = self.shell.environment().await;
         let missing: BTreeSet<String> = match launch {
-            Launch::Process(launch) => launch.fill(&Values::new()).err().unwrap_or_default(),
-            Launch::Remote(remote) => remote.fill(&Values::new()).err().unwrap_or_default(),
+            Launch::Process(launch) => launch.fill(&PlaceholderValues::new()).err().unwrap_or_default(),
+            Launch::Remote(remote) => remote.fill(&PlaceholderValues::new()).err().unwrap_or_default(),
         }
         .into_iter()
         .map(|missing| missing.name)
@@ -291,8 +302,8 @@ impl ValueResolver {
     }
 
     /// The values of those names that are set.
-    async fn values(&self, names: &BTreeSet<String>) -> Result<Values, String> {
-        let mut values = Values::new();
+    async fn values(&self, names: &BTreeSet<String>) -> Result<PlaceholderValues, String> {
+        let mut values = PlaceholderValues::new();
         if names.is_empty() {
             return Ok(values);
         }
@@ -324,7 +335,7 @@ impl ValueResolver {
 }
 
 /// `missing X`, and how to set it.
-fn told(missing: &BTreeSet<Missing>) -> String {
+fn describe_missing(missing: &BTreeSet<MissingVariable>) -> String {
     let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
     let first = missing.first().map_or("NAME", |missing| missing.name.as_str());
     format!("missing {}; set it with `switchboard secret set {first}`", names.join(", "))

@@ -117,12 +117,12 @@ impl Rule {
 }
 
 /// Device and inode of a watched folder: another folder may replace it under the same name.
-type Identity = (u64, u64);
+type FolderId = (u64, u64);
 
 pub struct Watcher {
     inner: Option<RecommendedWatcher>,
     filter: Arc<EventFilter>,
-    watched: HashMap<PathBuf, Identity>,
+    watched: HashMap<PathBuf, FolderId>,
     /// Whether polling is needed, and whether a failed watch was logged.
     is_polling: bool,
     warned: bool,
@@ -160,7 +160,7 @@ impl Watcher {
         let mut looks = plan.poll;
         *self.filter.plan.write().expect("BUG: a plan panicked") = plan;
         let lost = std::mem::take(&mut *self.filter.lost.lock().expect("BUG: a note panicked"));
-        let wanted: HashMap<PathBuf, Identity> =
+        let wanted: HashMap<PathBuf, FolderId> =
             all.into_iter().filter_map(|folder| Some((folder.clone(), identity(&folder)?))).collect();
         let stale: Vec<PathBuf> = self
             .watched
@@ -266,7 +266,7 @@ impl EventFilter {
     }
 }
 
-fn identity(folder: &Path) -> Option<Identity> {
+fn identity(folder: &Path) -> Option<FolderId> {
     let meta = std::fs::metadata(folder).ok()?;
     Some((meta.dev(), meta.ino()))
 }

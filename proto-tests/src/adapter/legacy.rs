@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::body::{Body, empty, events, is_response, json as json_answer, refuse};
 use super::gate;
-use super::pipe::{Ear, Pipe};
+use super::pipe::{MessageSink, Pipe};
 
 const SESSION: &str = "mcp-session-id";
 const REVISIONS: [&str; 5] = ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -48,8 +48,8 @@ struct Call {
 
 struct Listener(Arc<Mutex<Streams>>);
 
-impl Ear for Listener {
-    fn hear(&self, message: Option<Value>) {
+impl MessageSink for Listener {
+    fn on_message(&self, message: Option<Value>) {
         let mut streams = self.0.lock().unwrap();
         match message {
             Some(message) => streams.deliver(message),

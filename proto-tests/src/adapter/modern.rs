@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::body::{Body, empty, events, is_response, json as json_answer, refuse};
 use super::headers::{self, Annotation};
-use super::pipe::{Ear, Pipe};
+use super::pipe::{MessageSink, Pipe};
 
 /// The limit of messages queued for a client that does not read.
 const WAITING: usize = 256;
@@ -60,8 +60,8 @@ impl Drop for Call {
 
 struct Listener(Arc<Shared>);
 
-impl Ear for Listener {
-    fn hear(&self, message: Option<Value>) {
+impl MessageSink for Listener {
+    fn on_message(&self, message: Option<Value>) {
         let mut table = self.0.table.lock().unwrap();
         match message {
             Some(message) => table.deliver(message),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::body::{Body, empty, endless};
-use super::pipe::{Ear, Pipe};
+use super::pipe::{MessageSink, Pipe};
 
 /// The path of the stream.
 pub(super) const STREAM: &str = "/sse";
@@ -28,8 +28,8 @@ pub(super) struct Streams {
 
 struct Listener(mpsc::Sender<Value>, Arc<Mutex<HashMap<String, Pipe>>>, String);
 
-impl Ear for Listener {
-    fn hear(&self, message: Option<Value>) {
+impl MessageSink for Listener {
+    fn on_message(&self, message: Option<Value>) {
         match message {
             Some(message) => drop(self.0.try_send(message)),
             None => drop(self.1.lock().unwrap().remove(&self.2)),

@@ -20,12 +20,12 @@ pub(super) struct Pipe {
 }
 
 /// Receives the server's messages; `None` means that the server has ended.
-pub(super) trait Ear: Send + 'static {
-    fn hear(&self, message: Option<Value>);
+pub(super) trait MessageSink: Send + 'static {
+    fn on_message(&self, message: Option<Value>);
 }
 
 impl Pipe {
-    pub(super) fn start(command: &[String], ear: impl Ear) -> io::Result<Self> {
+    pub(super) fn start(command: &[String], ear: impl MessageSink) -> io::Result<Self> {
         let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut child = Command::new(program)
             .args(args)
@@ -59,13 +59,13 @@ async fn write(mut waiting: mpsc::Receiver<String>, mut stdin: ChildStdin, mut c
     }
 }
 
-async fn read(stdout: ChildStdout, ear: impl Ear) {
+async fn read(stdout: ChildStdout, ear: impl MessageSink) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match serde_json::from_str(&line) {
-            Ok(message) => ear.hear(Some(message)),
+            Ok(message) => ear.on_message(Some(message)),
             Err(_) => eprintln!("stdio-adapter: the server said what is no message: {line}"),
         }
     }
-    ear.hear(None);
+    ear.on_message(None);
 }

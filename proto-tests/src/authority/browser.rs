@@ -4,7 +4,7 @@ use std::net::ToSocketAddrs;
 
 use url::Url;
 
-use crate::{Door, Request};
+use crate::{Endpoint, Request};
 
 /// The page after the last redirect.
 #[derive(Debug)]
@@ -36,11 +36,11 @@ fn get(url: &Url) -> crate::Response {
     let (host, port) = (url.host_str().unwrap(), url.port_or_known_default().unwrap());
     let mut addresses: Vec<_> = (host, port).to_socket_addrs().unwrap().collect();
     addresses.sort_by_key(|address| !address.is_ipv4());
-    let door = addresses.into_iter().map(Door::Tcp).find(|door| door.connect().is_ok());
-    let door = door.unwrap_or_else(|| panic!("nobody at {url}"));
+    let endpoint = addresses.into_iter().map(Endpoint::Tcp).find(|endpoint| endpoint.connect().is_ok());
+    let endpoint = endpoint.unwrap_or_else(|| panic!("nobody at {url}"));
     let target = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
     };
-    door.send(&Request::new("GET", &target).header("Host", &format!("{host}:{port}")))
+    endpoint.send(&Request::new("GET", &target).header("Host", &format!("{host}:{port}")))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::wire::{Answer, Asked};
+use super::wire::{Answer, AuthorityRequest};
 use super::{Iss, Rules};
 
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl Grants {
         (!self.void.contains(family)).then(|| scopes.clone())
     }
 
-    pub(super) fn register(&mut self, asked: &Asked) -> Answer {
+    pub(super) fn register(&mut self, asked: &AuthorityRequest) -> Answer {
         let wanted: Value = serde_json::from_slice(&asked.body).unwrap_or(Value::Null);
         let redirects: Vec<String> = wanted["redirect_uris"]
             .as_array()
@@ -87,7 +87,7 @@ impl Grants {
         Answer::json(201, &given)
     }
 
-    pub(super) fn authorize(&mut self, asked: &Asked, rules: &Rules, issuer: &str) -> Answer {
+    pub(super) fn authorize(&mut self, asked: &AuthorityRequest, rules: &Rules, issuer: &str) -> Answer {
         let fields = asked.fields();
         let field = |name: &str| fields.get(name).cloned().unwrap_or_default();
         let (client, redirect) = (field("client_id"), field("redirect_uri"));
@@ -127,7 +127,7 @@ impl Grants {
         Answer::redirect(back.as_str())
     }
 
-    pub(super) fn token(&mut self, asked: &Asked, rules: &Rules) -> Answer {
+    pub(super) fn token(&mut self, asked: &AuthorityRequest, rules: &Rules) -> Answer {
         let fields = asked.fields();
         let Some(client) = self.client(asked, rules) else { return refusal(401, "invalid_client") };
         match fields.get("grant_type").map(String::as_str) {
@@ -193,7 +193,7 @@ impl Grants {
         Answer::json(200, &given)
     }
 
-    pub(super) fn revoke(&mut self, asked: &Asked) -> Answer {
+    pub(super) fn revoke(&mut self, asked: &AuthorityRequest) -> Answer {
         let token = asked.fields().remove("token").unwrap_or_default();
         let family = match (self.refresh.get(&token), self.access.get(&token)) {
             (Some(held), _) => Some(held.family),
@@ -205,7 +205,7 @@ impl Grants {
     }
 
     /// The client id, if the client authenticated with an allowed method.
-    fn client(&self, asked: &Asked, rules: &Rules) -> Option<String> {
+    fn client(&self, asked: &AuthorityRequest, rules: &Rules) -> Option<String> {
         let fields = asked.fields();
         let (method, id, secret) = match asked.header("authorization") {
             Some(header) => {

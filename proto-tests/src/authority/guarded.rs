@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::Authority;
-use super::wire::{self, Answer, Asked};
+use super::wire::{self, Answer, AuthorityRequest};
 
 /// Where it serves its protected resource metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Description {
 
 /// What the server requires. Tests change it while it runs.
 #[derive(Clone)]
-pub struct Wants {
+pub struct ProtectedServerRules {
     pub description: Description,
     /// The authorization server that issues its tokens.
     pub authority: Arc<Authority>,
@@ -37,17 +37,17 @@ pub struct Wants {
     pub is_open: bool,
 }
 
-pub struct Guarded {
+pub struct ProtectedServer {
     port: u16,
-    wants: Mutex<Wants>,
+    wants: Mutex<ProtectedServerRules>,
     /// Token and method of each request.
     seen: Mutex<Vec<(Option<String>, String)>>,
 }
 
-impl Guarded {
+impl ProtectedServer {
     pub fn start(authority: &Arc<Authority>) -> Arc<Self> {
         let (listener, port) = wire::listener();
-        let wants = Wants {
+        let wants = ProtectedServerRules {
             description: Description::ByPath,
             authority: authority.clone(),
             claims: None,
@@ -70,7 +70,7 @@ impl Guarded {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    pub fn change(&self, change: impl FnOnce(&mut Wants)) {
+    pub fn change(&self, change: impl FnOnce(&mut ProtectedServerRules)) {
         change(&mut self.wants.lock().unwrap());
     }
 
@@ -80,7 +80,7 @@ impl Guarded {
         seen.iter().filter(|(_, called)| called == method).map(|(token, _)| token.clone()).collect()
     }
 
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &AuthorityRequest) -> Answer {
         let wants = self.wants.lock().unwrap().clone();
         let place = match &wants.description {
             Description::Named(place) => *place,
@@ -98,7 +98,7 @@ impl Guarded {
         }
     }
 
-    fn document(&self, wants: &Wants) -> Value {
+    fn document(&self, wants: &ProtectedServerRules) -> Value {
         let mut document = json!({
             "resource": wants.claims.clone().unwrap_or_else(|| self.url()),
             "authorization_servers": [wants.authority.issuer()],
@@ -109,7 +109,7 @@ impl Guarded {
         document
     }
 
-    fn called(&self, asked: &Asked, wants: &Wants) -> Answer {
+    fn called(&self, asked: &AuthorityRequest, wants: &ProtectedServerRules) -> Answer {
         let message: Value = serde_json::from_slice(&asked.body).unwrap_or(Value::Null);
         let method = message["method"].as_str().unwrap_or_default();
         let token =
@@ -129,7 +129,7 @@ impl Guarded {
         serve(&message, method)
     }
 
-    fn challenge(&self, wants: &Wants, scope: Option<&str>, error: Option<&str>) -> String {
+    fn challenge(&self, wants: &ProtectedServerRules, scope: Option<&str>, error: Option<&str>) -> String {
         let mut parts = Vec::new();
         if let Description::Named(place) = &wants.description {
             parts.push(format!(r#"resource_metadata="{}{place}""#, self.origin()));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct AuthorityRequest {
     pub(super) method: String,
     pub(super) path: String,
     query: String,
@@ -24,7 +24,7 @@ pub(super) struct Answer {
     body: String,
 }
 
-impl Asked {
+impl AuthorityRequest {
     pub(super) fn header(&self, name: &str) -> Option<String> {
         let found = self.headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.clone())
@@ -65,7 +65,10 @@ pub(super) fn listener() -> (TcpListener, u16) {
 }
 
 /// Serves each connection in its own thread, until the process ends.
-pub(super) fn serve(listener: TcpListener, answer: impl Fn(Asked) -> Answer + Send + Clone + 'static) {
+pub(super) fn serve(
+    listener: TcpListener,
+    answer: impl Fn(AuthorityRequest) -> Answer + Send + Clone + 'static,
+) {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let answer = answer.clone();
@@ -79,7 +82,7 @@ pub(super) fn serve(listener: TcpListener, answer: impl Fn(Asked) -> Answer + Se
     });
 }
 
-fn read(mut stream: &TcpStream) -> Option<Asked> {
+fn read(mut stream: &TcpStream) -> Option<AuthorityRequest> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 8192];
     let (head, asked) = loop {
@@ -90,7 +93,7 @@ fn read(mut stream: &TcpStream) -> Option<Asked> {
             let (path, query) = target.split_once('?').unwrap_or((&target, ""));
             let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
             let headers = request.headers.iter().map(|header| (header.name.to_owned(), text(header.value)));
-            let asked = Asked {
+            let asked = AuthorityRequest {
                 method: request.method?.to_owned(),
                 path: path.to_owned(),
                 query: query.to_owned(),
@@ -112,7 +115,7 @@ fn read(mut stream: &TcpStream) -> Option<Asked> {
             Ok(count) => body.extend_from_slice(&chunk[..count]),
         }
     }
-    Some(Asked { body, ..asked })
+    Some(AuthorityRequest { body, ..asked })
 }
 
 fn write(mut stream: &TcpStream, answer: &Answer) {

@@ -3,33 +3,33 @@
 use super::Effort;
 use super::report::{Bound, Report, Row};
 use super::samples::Samples;
-use super::stage::{Cores, ECHO, Ours, Piped, suite_call};
+use super::setup::{CpuCores, ECHO, PipedProcess, SwitchboardSetup, suite_call};
 
 const CALLS: usize = 200;
 
 pub fn measure(effort: Effort, report: &mut Report) {
-    let one = Ours::new(1);
+    let one = SwitchboardSetup::new(1);
     let mut base = one.warm_shim();
     let sizes: &[(usize, usize)] =
         effort.pick(&[(64, 1000)], &[(8, 1), (64, 1), (1, 10), (1, 100), (1, 1000), (64, 1000)]);
     for &(sessions, suites) in sizes {
-        let ours = Ours::new(suites);
+        let ours = SwitchboardSetup::new(suites);
         let mut shim = ours.warm_shim();
-        let others: Vec<Piped> = (1..sessions).map(|_| ours.warm_shim()).collect();
-        let cores = Cores::new();
+        let others: Vec<PipedProcess> = (1..sessions).map(|_| ours.warm_shim()).collect();
+        let cores = CpuCores::new();
         let processes: Vec<i32> = [base.process.pid(), shim.process.pid()]
             .into_iter()
             .chain(one.pids())
             .chain(ours.pids())
             .collect();
-        cores.place(true, &processes);
+        cores.pin(true, &processes);
         let call = suite_call("echo", ECHO);
         let (mut few, mut many) = (Samples::default(), Samples::default());
         for _ in 0..effort.pick(8, 20) {
             few.round(|out| base.wire.sequential(&call, CALLS, out));
             many.round(|out| shim.wire.sequential(&call, CALLS, out));
         }
-        cores.place(false, &[base.process.pid(), one.pid()]);
+        cores.pin(false, &[base.process.pid(), one.pid()]);
         let largest = sessions == 64 && suites == 1000;
         let bound = if largest { Bound::Floor(1.3) } else { Bound::None };
         let what = format!("call with {sessions} sessions and {suites} suites, beside 1 and 1, pinned");

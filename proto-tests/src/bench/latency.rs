@@ -8,8 +8,8 @@ use super::Effort;
 use super::drive::{Call, Http, Wire};
 use super::report::{Bound, Report, Row};
 use super::samples::Samples;
-use super::stage::{self, Cores, ECHO, Floor, Ours, direct_call, suite_call};
-use crate::streamable::{MODERN, dressed};
+use super::setup::{self, BaselineSetup, CpuCores, ECHO, SwitchboardSetup, direct_call, suite_call};
+use crate::streamable::{MODERN, with_meta};
 
 /// The suite of the child on every stage.
 const SUITE: &str = "bench_suite";
@@ -21,11 +21,11 @@ const CALLS: usize = 300;
 const BODY: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"ok"}]}}"#;
 
 pub fn measure(effort: Effort, report: &mut Report) {
-    let mut child = stage::direct(0);
-    let mut pong = stage::pong();
-    let floor = Floor::new();
+    let mut child = setup::direct(0);
+    let mut pong = setup::pong();
+    let floor = BaselineSetup::new();
     let mut floor_shim = floor.shim();
-    let ours = Ours::new(1);
+    let ours = SwitchboardSetup::new(1);
     let mut our_shim = ours.warm_shim();
     let body = |call: &Call| {
         let mut body = Vec::new();
@@ -46,9 +46,9 @@ pub fn measure(effort: Effort, report: &mut Report) {
         .chain(floor.pids())
         .chain(ours.pids())
         .collect();
-    let cores = Cores::new();
+    let cores = CpuCores::new();
     for pinned in [true, false] {
-        cores.place(pinned, &processes);
+        cores.pin(pinned, &processes);
         let mut lanes: [Samples; 9] = Default::default();
         let [direct, ping, floor, ours, floor_http, our_http, mcp, unix, tcp] = &mut lanes;
         let straight = direct_call("echo", ECHO);
@@ -72,7 +72,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
         let place = if pinned { "pinned" } else { "free" };
         rows(report, place, &lanes);
     }
-    cores.place(false, &[]);
+    cores.pin(false, &[]);
     drop((floor_proxy, our_proxy, our_mcp, our_shim));
 }
 
@@ -111,7 +111,7 @@ fn modern_call() -> Call {
         "name": SUITE,
         "arguments": {"action": "call", "subtool": "echo", "args": serde_json::from_str::<Value>(ECHO).unwrap()},
     });
-    Call::method("tools/call", &dressed(&params).to_string())
+    Call::method("tools/call", &with_meta(&params).to_string())
 }
 
 fn modern_headers() -> String {
@@ -127,10 +127,10 @@ fn straight_with_result() -> Call {
 
 /// Measures results that are larger than a pipe's buffer.
 pub fn large(effort: Effort, report: &mut Report) {
-    let mut child = stage::direct(0);
-    let floor = Floor::new();
+    let mut child = setup::direct(0);
+    let floor = BaselineSetup::new();
     let mut floor_shim = floor.shim();
-    let ours = Ours::new(1);
+    let ours = SwitchboardSetup::new(1);
     let mut our_shim = ours.warm_shim();
     for (name, bytes, calls) in [("64 KiB", 64 << 10, 30), ("1 MiB", 1 << 20, 5)] {
         let arguments = format!(r#"{{"bytes":{bytes}}}"#);

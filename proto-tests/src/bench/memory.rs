@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Effort;
 use super::drive::Call;
 use super::report::{Bound, Report, Row};
-use super::stage::{self, ECHO, Floor, Ours, Piped, direct_call, suite_call};
+use super::setup::{self, BaselineSetup, ECHO, PipedProcess, SwitchboardSetup, direct_call, suite_call};
 use crate::procs::pss_kib;
 
 const SUITES: usize = 20;
@@ -22,23 +22,23 @@ fn mib(pids: impl IntoIterator<Item = i32>) -> f64 {
 
 pub fn measure(effort: Effort, report: &mut Report) {
     let at_most = |value| Bound::AtMost { value, exact: false };
-    let floor = Floor::new();
+    let floor = BaselineSetup::new();
     let mut floor_shim = floor.shim();
     floor_shim.wire.initialize();
-    let ours = Ours::new(SUITES);
+    let ours = SwitchboardSetup::new(SUITES);
     let mut shim = ours.shim();
     shim.wire.initialize();
     shim.wire.ask(&Call::method("tools/list", "{}"));
     // Wait until the start-up work is over.
     std::thread::sleep(Duration::from_secs(3));
-    let of_floor = |shim: &Piped| mib([floor.daemon_pid(), shim.process.pid()]);
-    let of_ours = |shim: &Piped| mib([ours.pid(), shim.process.pid()]);
+    let of_floor = |shim: &PipedProcess| mib([floor.daemon_pid(), shim.process.pid()]);
+    let of_ours = |shim: &PipedProcess| mib([ours.pid(), shim.process.pid()]);
     let row = |what: &str, ours, floor, bound| Row::new(what, "MiB", ours, bound).beside(None, Some(floor));
     let (daemon, both) = (mib([ours.pid()]), of_ours(&shim));
     report.add(row("daemon and one shim, idle, 20 suites", both, of_floor(&floor_shim), at_most(7.0)));
     report.add(Row::new("daemon of that", "MiB", daemon, Bound::None));
 
-    let more: Vec<Piped> = (0..MORE)
+    let more: Vec<PipedProcess> = (0..MORE)
         .map(|_| {
             let mut shim = ours.shim();
             shim.wire.initialize();
@@ -65,9 +65,9 @@ pub fn measure(effort: Effort, report: &mut Report) {
 
 /// Ten servers for three hosts: a copy per host, or shared.
 fn shared(report: &mut Report) {
-    let copies: Vec<Piped> = (0..SERVERS * HOSTS)
+    let copies: Vec<PipedProcess> = (0..SERVERS * HOSTS)
         .map(|_| {
-            let mut child = stage::direct(MIB);
+            let mut child = setup::direct(MIB);
             child.wire.initialize();
             child
         })
@@ -75,12 +75,12 @@ fn shared(report: &mut Report) {
     let direct = mib(copies.iter().map(|copy| copy.process.pid()));
     drop(copies);
     let home = crate::Home::new();
-    (0..SERVERS).for_each(|number| stage::define(&home, number, "things", MIB));
-    let ours = Ours { daemon: Some(home.daemon()), home };
-    let mut hosts: Vec<Piped> = (0..HOSTS).map(|_| ours.warm_shim()).collect();
+    (0..SERVERS).for_each(|number| setup::define(&home, number, "things", MIB));
+    let ours = SwitchboardSetup { daemon: Some(home.daemon()), home };
+    let mut hosts: Vec<PipedProcess> = (0..HOSTS).map(|_| ours.warm_shim()).collect();
     for host in &mut hosts {
         for number in 0..SERVERS {
-            host.wire.ask(&Call::suite(&stage::name(number), "echo", ECHO));
+            host.wire.ask(&Call::suite(&setup::name(number), "echo", ECHO));
         }
     }
     let everything = ours.pids().into_iter().chain(hosts.iter().map(|host| host.process.pid()));

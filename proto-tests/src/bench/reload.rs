@@ -4,24 +4,24 @@ use std::time::{Duration, Instant};
 
 use super::Effort;
 use super::report::{Bound, Report, Row};
-use super::stage::{self, Ours};
-use crate::{PATIENCE, wait};
+use super::setup::{self, SwitchboardSetup};
+use crate::{TEST_TIMEOUT, wait};
 
 pub fn measure(effort: Effort, report: &mut Report) {
     let count = effort.pick(200, 1000);
-    let ours = Ours::new(count);
+    let ours = SwitchboardSetup::new(count);
     let mut shim = ours.shim();
     shim.wire.initialize();
     let list = super::drive::Call::method("tools/list", "{}");
     let before = processor_time(ours.pid());
     let begin = Instant::now();
     for number in 0..count {
-        stage::define(&ours.home, number, "the second edition", 0);
+        setup::define(&ours.home, number, "the second edition", 0);
     }
     let written = Instant::now();
-    wait::until_true("the new state", PATIENCE, || {
+    wait::until_true("the new state", TEST_TIMEOUT, || {
         // The host is also notified that the list changed; only the list counts here.
-        let answer = ours.daemon.as_ref().unwrap().door().post("/proxy", &body(&list));
+        let answer = ours.daemon.as_ref().unwrap().endpoint().post("/proxy", &body(&list));
         let text = String::from_utf8_lossy(&answer.body);
         let done = text.matches("the second edition").count() == count;
         if !done {

@@ -4,12 +4,12 @@ use super::Effort;
 use super::catalog;
 use super::drive::Call;
 use super::report::{Bound, Report, Row};
-use super::stage::{CHILD, ECHO, Ours, suite_call};
+use super::setup::{CHILD, ECHO, SwitchboardSetup, suite_call};
 
 const CHILDREN: usize = 10;
 
 pub fn measure(_: Effort, report: &mut Report) {
-    let ours = Ours::new(CHILDREN);
+    let ours = SwitchboardSetup::new(CHILDREN);
     let mut shim = ours.shim();
     shim.wire.initialize();
     let list = result_of(&shim.wire.ask(&Call::method("tools/list", "{}")));

@@ -6,15 +6,15 @@ use super::Effort;
 use super::drive::Call;
 use super::report::{Bound, Report, Row};
 use super::samples::median;
-use super::stage::{self, Floor, Ours, Piped};
+use super::setup::{self, BaselineSetup, PipedProcess, SwitchboardSetup};
 
 pub fn measure(effort: Effort, report: &mut Report) {
     let (mut direct, mut floor, mut ours) = (Vec::new(), Vec::new(), Vec::new());
     {
-        let the_floor = Floor::new();
-        let us = Ours::new(1);
+        let the_floor = BaselineSetup::new();
+        let us = SwitchboardSetup::new(1);
         for _ in 0..effort.pick(8, 30) {
-            direct.push(timed(|| stage::direct(0)));
+            direct.push(timed(|| setup::direct(0)));
             floor.push(timed(|| the_floor.shim()));
             ours.push(timed(|| us.shim()));
         }
@@ -22,9 +22,9 @@ pub fn measure(effort: Effort, report: &mut Report) {
     row(report, "daemon warm", [&direct, &floor, &ours], 3.0);
 
     let (mut floor, mut ours) = (Vec::new(), Vec::new());
-    let us = Ours::without_daemon(1);
+    let us = SwitchboardSetup::without_daemon(1);
     for _ in 0..effort.pick(4, 12) {
-        let the_floor = Floor::without_daemon();
+        let the_floor = BaselineSetup::without_daemon();
         floor.push(timed(|| the_floor.starting_shim()));
         ours.push(timed(|| us.shim()));
         us.home.kill_daemons();
@@ -33,7 +33,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
 }
 
 /// Milliseconds from the start to the list. Ending the process is not included.
-fn timed(start: impl FnOnce() -> Piped) -> f64 {
+fn timed(start: impl FnOnce() -> PipedProcess) -> f64 {
     let begin = Instant::now();
     let mut piped = start();
     piped.wire.initialize();

@@ -7,7 +7,7 @@ use super::Effort;
 use super::drive::Call;
 use super::report::{Bound, Report, Row};
 use super::samples::median;
-use super::stage::{self, ECHO, Floor, Ours, Piped, direct_call, suite_call};
+use super::setup::{self, BaselineSetup, ECHO, PipedProcess, SwitchboardSetup, direct_call, suite_call};
 
 /// The number of concurrent hosts, and of calls in flight per host.
 const HOSTS: usize = 8;
@@ -16,12 +16,12 @@ const EACH: usize = 8;
 pub fn measure(effort: Effort, report: &mut Report) {
     let time = Duration::from_millis(effort.pick(150, 400));
     let rounds = effort.pick(3, 9);
-    let floor = Floor::new();
-    let ours = Ours::new(1);
+    let floor = BaselineSetup::new();
+    let ours = SwitchboardSetup::new(1);
     let straight = direct_call("echo", ECHO);
     let suite = suite_call("echo", ECHO);
     {
-        let (mut direct, mut floor_shim, mut our_shim) = (stage::direct(0), floor.shim(), ours.warm_shim());
+        let (mut direct, mut floor_shim, mut our_shim) = (setup::direct(0), floor.shim(), ours.warm_shim());
         for window in [16, 64] {
             let bound = if window == 64 { Bound::Share { floor: 0.8, direct: 0.15 } } else { Bound::None };
             let figures = rounds_of(rounds, || {
@@ -34,9 +34,9 @@ pub fn measure(effort: Effort, report: &mut Report) {
             row(report, format!("calls per second, {window} in flight, through the shim"), &figures, bound);
         }
     }
-    let mut direct: Vec<Piped> = (0..HOSTS).map(|_| stage::direct(0)).collect();
-    let mut floor_shims: Vec<Piped> = (0..HOSTS).map(|_| floor.shim()).collect();
-    let mut our_shims: Vec<Piped> = (0..HOSTS).map(|_| ours.warm_shim()).collect();
+    let mut direct: Vec<PipedProcess> = (0..HOSTS).map(|_| setup::direct(0)).collect();
+    let mut floor_shims: Vec<PipedProcess> = (0..HOSTS).map(|_| floor.shim()).collect();
+    let mut our_shims: Vec<PipedProcess> = (0..HOSTS).map(|_| ours.warm_shim()).collect();
     let figures = rounds_of(rounds, || {
         [
             together(&mut direct, &straight, time),
@@ -52,7 +52,7 @@ fn rounds_of(rounds: usize, mut round: impl FnMut() -> [f64; 3]) -> Vec<[f64; 3]
     (0..=rounds).map(|_| round()).skip(1).collect()
 }
 
-fn together(hosts: &mut [Piped], call: &Call, time: Duration) -> f64 {
+fn together(hosts: &mut [PipedProcess], call: &Call, time: Duration) -> f64 {
     thread::scope(|scope| {
         let drivers: Vec<_> =
             hosts.iter_mut().map(|host| scope.spawn(move || host.wire.pipelined(call, EACH, time))).collect();

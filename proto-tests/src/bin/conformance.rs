@@ -8,15 +8,16 @@ use std::process::ExitCode;
 use std::thread;
 
 use proto_tests::bins::bins;
-use proto_tests::conformance::{Outcome, REVISIONS, Suite, Through, adapter};
+use proto_tests::conformance::{DaemonUnderTest, Outcome, REVISIONS, Suite, adapter};
 
 /// The host's revision and the child's era: each within one era, and each across the eras.
 const RUNS: [(&str, &str); 4] =
     [(REVISIONS[0], "legacy"), (REVISIONS[0], "modern"), (REVISIONS[1], "modern"), (REVISIONS[1], "legacy")];
 
 /// Sets up a way from a host to the child; takes the child's arguments.
-type Start = fn(&[&str]) -> Result<Through, String>;
-const WAYS: [(&str, Start); 2] = [("/mcp/{child}", Through::registry), ("shim", Through::shim)];
+type Start = fn(&[&str]) -> Result<DaemonUnderTest, String>;
+const WAYS: [(&str, Start); 2] =
+    [("/mcp/{child}", DaemonUnderTest::registry), ("shim", DaemonUnderTest::shim)];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -76,7 +77,7 @@ fn all(suite: &Suite) -> Result<bool, String> {
         for ((way, _), run) in WAYS.into_iter().zip(ways) {
             let outcome = run.join().map_err(|_| format!("the run by {way} panicked"))??;
             println!("{way}, {era} child, {outcome}");
-            good &= stands(&outcome, straight.map(|(_, there)| there));
+            good &= is_acceptable(&outcome, straight.map(|(_, there)| there));
         }
     }
     Ok(good)
@@ -84,8 +85,8 @@ fn all(suite: &Suite) -> Result<bool, String> {
 
 /// Every scored scenario passes; within one era nothing fails that does not fail in the direct run `there`.
 /// Across the eras the Tasks extension is not available; it is not scored either.
-fn stands(outcome: &Outcome, there: Option<&Outcome>) -> bool {
-    let worse = there.map(|there| outcome.worse_than(there)).unwrap_or_default();
+fn is_acceptable(outcome: &Outcome, there: Option<&Outcome>) -> bool {
+    let worse = there.map(|there| outcome.regressions_from(there)).unwrap_or_default();
     for worse in &worse {
         println!("  only with Switchboard: {worse}");
     }

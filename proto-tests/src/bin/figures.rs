@@ -11,7 +11,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, ShimOptions, bins, procs, wait};
+use proto_tests::{DaemonProcess, Home, Shim, ShimOptions, TEST_TIMEOUT, bins, procs, wait};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -125,7 +125,7 @@ fn answers() -> Vec<Figure> {
     shim.call("a", "echo", "{}");
     let calls = (0..300).map(|_| timed(|| drop(shim.call("a", "echo", "{}")))).collect();
     let parse = (0..50)
-        .map(|_| timed(|| assert_eq!(daemon.door().post("/proxy", "{\"incomplete\": json").status, 400)))
+        .map(|_| timed(|| assert_eq!(daemon.endpoint().post("/proxy", "{\"incomplete\": json").status, 400)))
         .collect();
     daemon.signal(Signal::STOP);
     let pings = (0..100).map(|_| timed(|| drop(shim.request("ping", "{}")))).collect();
@@ -153,7 +153,7 @@ fn shared() -> Vec<Figure> {
     for host in &mut hosts {
         children.iter().for_each(|child| drop(host.call(child, "echo", "{}")));
     }
-    let running = daemon.door().get("/status").json()["budget"]["running"].as_u64().unwrap_or(0);
+    let running = daemon.endpoint().get("/status").json()["budget"]["running"].as_u64().unwrap_or(0);
     let seen = home.children().len();
     let guards: Vec<u64> = procs::descendants(daemon.pid())
         .iter()
@@ -187,12 +187,12 @@ fn crash_loop() -> Vec<Figure> {
     home.child("a", &["exit-at-start", "1"]);
     let daemon = home.daemon();
     let mut shim = home.shim();
-    wait::until_true("the circuit to open", PATIENCE, || {
+    wait::until_true("the circuit to open", TEST_TIMEOUT, || {
         shim.call("a", "echo", "{}");
-        daemon.door().get("/suites/a_suite").json()["state"] == "resting"
+        daemon.endpoint().get("/suites/a_suite").json()["state"] == "resting"
     });
     let calls = (0..50).map(|_| timed(|| drop(shim.call("a", "echo", "{}")))).collect();
-    let starts = daemon.door().get("/suites/a_suite").json()["pool"]["starts"].as_u64().unwrap_or(0);
+    let starts = daemon.endpoint().get("/suites/a_suite").json()["pool"]["starts"].as_u64().unwrap_or(0);
     vec![
         time("crash loop: a call is refused with the reason (p50)", 10.0, median(calls)),
         Figure {
@@ -215,7 +215,7 @@ fn ends() -> Vec<Figure> {
     shim.initialize();
     let leaving = timed(|| {
         shim.signal(Signal::TERM);
-        shim.ended(PATIENCE);
+        shim.ended(TEST_TIMEOUT);
     });
     home.kill_daemons();
     vec![
@@ -237,8 +237,8 @@ fn child_crash(home: &Home) -> (Duration, Duration) {
         shim.call("a", "echo", "{}");
         let ids: Vec<u64> =
             (0..64).map(|_| shim.start_call("a", "slow", &json!({"ms": 60_000}).to_string())).collect();
-        wait::until_true("all 64 to be in flight", PATIENCE, || {
-            let suite = daemon.door().get("/suites/a_suite").json();
+        wait::until_true("all 64 to be in flight", TEST_TIMEOUT, || {
+            let suite = daemon.endpoint().get("/suites/a_suite").json();
             suite["children"][0]["inFlight"] == 64
         });
         let child = home.children().into_iter().next().unwrap();
@@ -265,8 +265,8 @@ fn daemon_crash(home: &Home) -> (Duration, Duration) {
             (0..8).map(|_| shim.start_call("a", "slow", &json!({"ms": 60_000}).to_string())).collect();
         asked.push(ids);
     }
-    wait::until_true("all calls to be in flight", PATIENCE, || {
-        let status = daemon.door().get("/status").json();
+    wait::until_true("all calls to be in flight", TEST_TIMEOUT, || {
+        let status = daemon.endpoint().get("/status").json();
         let flying = status["sessions"].as_array().into_iter().flatten();
         flying.map(|session| session["inFlight"].as_u64().unwrap_or(0)).sum::<u64>() == 64
     });

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::authority::browse;
 use crate::shim::answer_id;
-use crate::{Door, Home, Shim};
+use crate::{Endpoint, Home, Shim};
 
 const CHILD: &str = "far";
 
@@ -19,7 +19,7 @@ const CHILD: &str = "far";
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 
 /// Timeout of one request.
-const PATIENCE: Duration = Duration::from_secs(40);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
 /// How often a modern host retries a request with answers.
 const MAX_ROUNDS: usize = 8;
 
@@ -35,7 +35,7 @@ pub struct Scenario {
 
 /// Plays the host for one scenario.
 pub fn play(scenario: &Scenario) {
-    let home = furnished(scenario);
+    let home = prepare_home(scenario);
     let _daemon = home.daemon();
     let mut host = Host { shim: home.raw_shim(), is_modern: scenario.is_modern, next: 1 };
     if !host.is_modern {
@@ -71,7 +71,7 @@ pub fn play(scenario: &Scenario) {
     }
 }
 
-fn furnished(scenario: &Scenario) -> Home {
+fn prepare_home(scenario: &Scenario) -> Home {
     let home = Home::new();
     let no_keyring = format!(
         "export PATH=/usr/local/bin:/usr/bin:/bin\nexport DBUS_SESSION_BUS_ADDRESS=unix:path={}/no-bus\n",
@@ -107,12 +107,12 @@ fn issuer_of(server: &str) -> Value {
         .map(|rest| rest.split_at(rest.find('/').unwrap_or(rest.len())))
         .expect("a server on this machine");
     let address = host.to_socket_addrs().ok().and_then(|mut all| all.find(|address| address.is_ipv4()));
-    let door = Door::Tcp(address.expect("its address"));
+    let endpoint = Endpoint::Tcp(address.expect("its address"));
     let places = [
         format!("/.well-known/oauth-protected-resource{path}"),
         "/.well-known/oauth-protected-resource".to_owned(),
     ];
-    let documents = places.iter().map(|place| door.get(place)).filter(|answer| answer.status == 200);
+    let documents = places.iter().map(|place| endpoint.get(place)).filter(|answer| answer.status == 200);
     documents
         .map(|document| document.json()["authorization_servers"][0].clone())
         .find(|issuer| issuer.is_string())
@@ -190,7 +190,7 @@ impl Host {
         self.next += 1;
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.shim.send(&request.to_string());
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + REQUEST_TIMEOUT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(line) = self.shim.receive_within(left) else {

@@ -88,7 +88,7 @@ impl Outcome {
     }
 
     /// Checks that fail here but not `there`, and scenarios that ran only `there`.
-    pub fn worse_than(&self, there: &Self) -> Vec<String> {
+    pub fn regressions_from(&self, there: &Self) -> Vec<String> {
         let failed = |outcome: &Self| -> BTreeSet<(String, String, String)> {
             let of = |scenario: &Scenario| {
                 let key = |check: &Check| (scenario.name.clone(), check.id.clone(), check.name.clone());
@@ -158,7 +158,7 @@ pub enum Leg {
 }
 
 impl Leg {
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Server => "server",
             Self::Client => "client",
@@ -185,12 +185,12 @@ fn required(leg: Leg, requirements: &str) -> Vec<(String, bool)> {
     for line in requirements.lines() {
         if !line.starts_with([' ', '#']) {
             section = line.trim_end().trim_end_matches(':');
-        } else if section == leg.word() {
+        } else if section == leg.as_str() {
             found.extend(line.trim().strip_prefix("- ").map(|name| (name.to_owned(), true)));
         } else if section == "not_scored" {
             if let Some(name) = line.trim().strip_prefix("- scenario: ") {
                 unscored = name;
-            } else if line.trim() == format!("leg: {}", leg.word()) {
+            } else if line.trim() == format!("leg: {}", leg.as_str()) {
                 found.push((unscored.to_owned(), false));
             }
         }
@@ -277,7 +277,7 @@ mod tests {
     fn only_additional_failures_make_a_run_worse() {
         let there = outcome(&[("ping", "SUCCESS"), ("tools-list", "SUCCESS"), ("tasks", "FAILURE")]);
         let here = outcome(&[("ping", "FAILURE"), ("tasks", "FAILURE")]);
-        assert_eq!(here.worse_than(&there), ["ping: a (A)", "tools-list: did not run"]);
-        assert!(there.worse_than(&there).is_empty());
+        assert_eq!(here.regressions_from(&there), ["ping: a (A)", "tools-list: did not run"]);
+        assert!(there.regressions_from(&there).is_empty());
     }
 }

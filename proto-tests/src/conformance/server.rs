@@ -7,23 +7,23 @@ use std::process::{Child, Command, Stdio};
 
 /// A running adapter or forwarder; killed on drop.
 #[derive(Debug)]
-pub struct Served {
+pub struct FrontServer {
     process: Child,
     port: u16,
 }
 
 /// Serves the stdio server `command` (a program and its arguments); `program` is the adapter's binary.
-pub fn adapter(program: &Path, command: &[&str]) -> Result<Served, String> {
-    Served::start(Command::new(program).args(command))
+pub fn adapter(program: &Path, command: &[&str]) -> Result<FrontServer, String> {
+    FrontServer::start(Command::new(program).args(command))
 }
 
 /// Forwards to `target` on loopback with the token in `token_file`; `program` is the adapter's binary.
-pub fn forwarder(program: &Path, target: u16, token_file: &Path) -> Result<Served, String> {
+pub fn forwarder(program: &Path, target: u16, token_file: &Path) -> Result<FrontServer, String> {
     let target = target.to_string();
-    Served::start(Command::new(program).args(["--forward", &target, "--token-file"]).arg(token_file))
+    FrontServer::start(Command::new(program).args(["--forward", &target, "--token-file"]).arg(token_file))
 }
 
-impl Served {
+impl FrontServer {
     fn start(command: &mut Command) -> Result<Self, String> {
         let mut process = command
             .stdin(Stdio::null())
@@ -53,7 +53,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for FrontServer {
     fn drop(&mut self) {
         // The servers behind it end when their stdin closes.
         let _ = self.process.kill();

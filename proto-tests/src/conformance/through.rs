@@ -4,33 +4,33 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::server::{Served, adapter, forwarder};
+use super::server::{FrontServer, adapter, forwarder};
 use crate::bins::bins;
-use crate::wait::{PATIENCE, until_true};
+use crate::wait::{TEST_TIMEOUT, until_true};
 use crate::{DaemonProcess, Home, Request};
 
 const CHILD: &str = "era";
 
 /// A daemon with one child, and the adapter or forwarder in front of it; ended on drop.
-pub struct Through {
-    served: Served,
+pub struct DaemonUnderTest {
+    served: FrontServer,
     path: String,
     _daemon: DaemonProcess,
     _home: Home,
 }
 
-impl Through {
+impl DaemonUnderTest {
     /// Over HTTP; `args` are the era child's.
     pub fn registry(args: &[&str]) -> Result<Self, String> {
         let home = home(args);
         let daemon = home.daemon_on_tcp();
-        let token_file = daemon.told()["tokenFile"].as_str().unwrap_or_default().to_owned();
+        let token_file = daemon.daemon_file()["tokenFile"].as_str().unwrap_or_default().to_owned();
         let target = daemon.tcp_address().port();
         let served = forwarder(&bins().stdio_adapter, target, Path::new(&token_file))?;
         // The suite's origin is the forwarder's address, which is known only now.
         let origin = format!("http://localhost:{}", served.port());
         home.config(&config(Some(&origin)));
-        until_true("the origin to be allowed", PATIENCE, || {
+        until_true("the origin to be allowed", TEST_TIMEOUT, || {
             let request = Request::new("GET", "/health").header("Origin", &origin);
             daemon.tcp().send(&request).status == 200
         });

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::content::{failed, says};
-use super::step::{Ask, Played, Question, Round, Step};
+use super::step::{Ask, Question, Round, Step, StepResult};
 
-pub(super) fn play(round: &Round<'_>, name: &str) -> Played {
+pub(super) fn play(round: &Round<'_>, name: &str) -> StepResult {
     Ok(match name {
         "test_sampling" => one(round, false, Question::sampling("prompt", round.text("prompt"), 100)),
         "test_missing_capability" => one(round, false, Question::sampling("needed", "Are you there?", 10)),
@@ -18,7 +18,7 @@ pub(super) fn play(round: &Round<'_>, name: &str) -> Played {
         "test_elicitation_url" => one(round, false, address(round)),
         "test_streaming_elicitation" => {
             if round.answers.is_empty() {
-                round.stage.progress(0, 1, "about to ask");
+                round.context.progress(0, 1, "about to ask");
             }
             one(round, false, name_form("streamed_name", "What is your name?"))
         }

@@ -20,7 +20,7 @@ pub(crate) struct Calls {
 
 #[derive(Default)]
 struct Table {
-    open: HashMap<String, Arc<Turn>>,
+    open: HashMap<String, Arc<CallState>>,
     questions: HashMap<String, Question>,
     /// Ids of questions are never reused.
     asked: HashSet<String>,
@@ -34,7 +34,7 @@ struct Question {
 
 /// A request in flight, until it is answered or cancelled.
 #[derive(Default)]
-pub(crate) struct Turn {
+pub(crate) struct CallState {
     over: Mutex<bool>,
     changed: Condvar,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 pub(crate) struct Cancelled;
 
-impl Turn {
+impl CallState {
     pub(super) fn sleep(&self, time: Duration) -> Result<(), Cancelled> {
         let over = self.over.lock().unwrap();
         let (over, _) = self.changed.wait_timeout_while(over, time, |over| !*over).unwrap();
@@ -58,12 +58,12 @@ impl Turn {
 
 impl Calls {
     /// None if the id is in flight already.
-    pub(super) fn begin(&self, id: &Value) -> Option<Arc<Turn>> {
+    pub(super) fn begin(&self, id: &Value) -> Option<Arc<CallState>> {
         let mut table = self.table.lock().unwrap();
         if table.open.contains_key(&id.to_string()) {
             return None;
         }
-        let turn = Arc::new(Turn::default());
+        let turn = Arc::new(CallState::default());
         table.open.insert(id.to_string(), Arc::clone(&turn));
         Some(turn)
     }

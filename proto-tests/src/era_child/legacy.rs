@@ -4,11 +4,11 @@ use std::sync::Mutex;
 
 use serde_json::{Map, Value, json};
 
-use super::calls::{Cancelled, Turn};
+use super::calls::{CallState, Cancelled};
 use super::content::failed;
 use super::revision::Revision;
-use super::stage::{Level, Stage};
 use super::step::{Ask, Round, Step};
+use super::tool_context::{Level, ToolContext};
 use super::wire::{Answer, Fault, Request};
 use super::{Child, Era, offers};
 
@@ -58,7 +58,7 @@ pub(super) fn initialize(child: &Child, request: &Request) -> Answer {
 }
 
 /// `None` if the request was cancelled.
-pub(super) fn answer(child: &Child, request: &Request, turn: &Turn) -> Option<Answer> {
+pub(super) fn answer(child: &Child, request: &Request, turn: &CallState) -> Option<Answer> {
     match (request.method.as_str(), child.session.opened()) {
         ("ping", _) => Some(Ok(json!({}))),
         ("server/discover" | "subscriptions/listen", _) => Some(Err(Fault::no_method(&request.method))),
@@ -88,8 +88,8 @@ fn uri(request: &Request) -> Result<&str, Fault> {
     request.params["uri"].as_str().ok_or_else(|| Fault::invalid("`uri` is needed"))
 }
 
-fn play(child: &Child, request: &Request, turn: &Turn, opened: &Opened) -> Result<Answer, Cancelled> {
-    let stage = Stage {
+fn play(child: &Child, request: &Request, turn: &CallState, opened: &Opened) -> Result<Answer, Cancelled> {
+    let context = ToolContext {
         child,
         turn,
         progress_token: request.progress_token(),
@@ -100,7 +100,7 @@ fn play(child: &Child, request: &Request, turn: &Turn, opened: &Opened) -> Resul
     for _ in 0..ROUNDS {
         let round = Round {
             child,
-            stage: &stage,
+            context: &context,
             revision: opened.revision,
             client: &opened.client,
             params: &request.params,

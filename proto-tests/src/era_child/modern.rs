@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::calls::Turn;
+use super::calls::CallState;
 use super::revision::Revision;
-use super::stage::{Level, Stage};
-use super::step::{Ask, Played, Question, Round, Step};
+use super::step::{Ask, Question, Round, Step, StepResult};
+use super::tool_context::{Level, ToolContext};
 use super::wire::{Answer, Fault, Request};
 use super::{Child, offers, tasks};
 
@@ -33,7 +33,7 @@ pub(super) fn unsupported(requested: &Value) -> Fault {
 }
 
 /// `None` for a request that was cancelled, and for one that stays open.
-pub(super) fn answer(child: &Arc<Child>, request: &Request, turn: &Turn) -> Option<Answer> {
+pub(super) fn answer(child: &Arc<Child>, request: &Request, turn: &CallState) -> Option<Answer> {
     let client = match envelope(request) {
         Ok(client) => client,
         Err(fault) => return Some(Err(fault)),
@@ -76,20 +76,20 @@ fn discover() -> Value {
     })
 }
 
-fn call(child: &Arc<Child>, request: &Request, turn: &Turn, client: &Value) -> Option<Answer> {
+fn call(child: &Arc<Child>, request: &Request, turn: &CallState, client: &Value) -> Option<Answer> {
     let answers = match given(child, request) {
         Ok(answers) => answers,
         Err(fault) => return Some(Err(fault)),
     };
     let tool = request.params["name"].as_str().filter(|_| request.method == "tools/call").unwrap_or_default();
-    match tasks::terms(tool, client) {
-        tasks::Terms::Refused => return Some(Err(tasks::required())),
-        tasks::Terms::AtOnce => return Some(Ok(tasks::start(child, request, client))),
-        tasks::Terms::InTheEnd | tasks::Terms::Never => {}
+    match tasks::task_mode(tool, client) {
+        tasks::TaskMode::Refused => return Some(Err(tasks::required())),
+        tasks::TaskMode::Immediate => return Some(Ok(tasks::start(child, request, client))),
+        tasks::TaskMode::AfterQuestions | tasks::TaskMode::Never => {}
     }
     Some(match play(child, request, turn, client, &answers).ok()? {
         Step::Fail(fault) => Err(fault),
-        Step::Done(result) if tasks::terms(tool, client) == tasks::Terms::InTheEnd => {
+        Step::Done(result) if tasks::task_mode(tool, client) == tasks::TaskMode::AfterQuestions => {
             Ok(tasks::done(child, result))
         }
         Step::Done(result) => Ok(result),
@@ -101,19 +101,25 @@ fn call(child: &Arc<Child>, request: &Request, turn: &Turn, client: &Value) -> O
 fn play(
     child: &Child,
     request: &Request,
-    turn: &Turn,
+    turn: &CallState,
     client: &Value,
     answers: &Map<String, Value>,
-) -> Played {
-    let stage = Stage {
+) -> StepResult {
+    let context = ToolContext {
         child,
         turn,
         progress_token: request.progress_token(),
         floor: request.meta("logLevel").and_then(Level::parse),
         progress_speaks: true,
     };
-    let round =
-        Round { child, stage: &stage, revision: Revision::MODERN, client, params: &request.params, answers };
+    let round = Round {
+        child,
+        context: &context,
+        revision: Revision::MODERN,
+        client,
+        params: &request.params,
+        answers,
+    };
     offers::play(&round, &request.method).unwrap_or_else(|| Ok(Step::Fail(Fault::no_method(&request.method))))
 }
 
@@ -123,7 +129,7 @@ fn given(child: &Child, request: &Request) -> Result<Map<String, Value>, Fault> 
         None => Map::new(),
         Some(state) => state
             .as_str()
-            .and_then(|state| child.seal.open(&subject(request), state))
+            .and_then(|state| child.signer.verify(&subject(request), state))
             .ok_or_else(|| Fault::invalid("`requestState` is not ours, or was changed"))?,
     };
     match request.params.get("inputResponses") {
@@ -153,7 +159,7 @@ fn question(
     }
     let mut result = json!({"resultType": "input_required", "inputRequests": requests(&ask.questions)});
     if ask.stateful {
-        result["requestState"] = child.seal.close(&subject(request), answers).into();
+        result["requestState"] = child.signer.sign(&subject(request), answers).into();
     }
     Ok(result)
 }

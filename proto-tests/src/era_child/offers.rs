@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use super::revision::Revision;
-use super::step::{Played, Round, Step};
+use super::step::{Round, Step, StepResult};
 use super::{catalog, prompts, resources, tools};
 
 pub(super) const INSTRUCTIONS: &str = "A child for tests: every name of the conformance suite.";
 
 /// `None` if there is no such method.
-pub(super) fn play(round: &Round<'_>, method: &str) -> Option<Played> {
+pub(super) fn play(round: &Round<'_>, method: &str) -> Option<StepResult> {
     let child = round.child;
     let page = |key: &str, entries: Vec<Value>| Some(Ok(page(round, key, entries)));
     match method {

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 use super::Child;
 use super::calls::Cancelled;
 use super::revision::Revision;
-use super::stage::Stage;
+use super::tool_context::ToolContext;
 use super::wire::Fault;
 
 /// One round of a call: its parameters, and the host's answers so far.
 pub(crate) struct Round<'a> {
     pub(super) child: &'a Child,
-    pub(super) stage: &'a Stage<'a>,
+    pub(super) context: &'a ToolContext<'a>,
     pub(super) revision: Revision,
     /// The client's capabilities.
     pub(super) client: &'a Value,
@@ -26,7 +26,7 @@ pub(crate) enum Step {
 }
 
 /// A step, unless the call was cancelled meanwhile.
-pub(crate) type Played = Result<Step, Cancelled>;
+pub(crate) type StepResult = Result<Step, Cancelled>;
 
 pub(crate) struct Ask {
     pub(super) questions: Vec<Question>,

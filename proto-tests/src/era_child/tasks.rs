@@ -8,11 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
-use super::calls::{Cancelled, Turn};
+use super::calls::{CallState, Cancelled};
 use super::modern::{lacking, requests};
 use super::revision::Revision;
-use super::stage::Stage;
 use super::step::{Question, Round, Step};
+use super::tool_context::ToolContext;
 use super::wire::{Answer, Fault, Request};
 use super::{Child, tools};
 
@@ -22,11 +22,11 @@ const POLL_MS: u64 = 100;
 
 /// How a tool uses tasks, for this client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Terms {
+pub(crate) enum TaskMode {
     /// It is a task from the start.
-    AtOnce,
+    Immediate,
     /// It asks questions first and becomes a task with its last answer.
-    InTheEnd,
+    AfterQuestions,
     /// It is not a task, or the client does not support tasks.
     Never,
     /// It must be a task, but the client does not support tasks.
@@ -42,7 +42,7 @@ pub(crate) struct Tasks {
 struct Task {
     id: String,
     created: String,
-    turn: Turn,
+    turn: CallState,
     state: Mutex<State>,
     answered: Condvar,
 }
@@ -55,16 +55,16 @@ enum State {
     Cancelled,
 }
 
-pub(super) fn terms(tool: &str, client: &Value) -> Terms {
+pub(super) fn task_mode(tool: &str, client: &Value) -> TaskMode {
     let declared = declared(client);
     match tool {
-        "failing_job" if !declared => Terms::Refused,
-        _ if !declared => Terms::Never,
+        "failing_job" if !declared => TaskMode::Refused,
+        _ if !declared => TaskMode::Never,
         "slow_compute" | "failing_job" | "protocol_error_job" | "confirm_delete" | "multi_input" => {
-            Terms::AtOnce
+            TaskMode::Immediate
         }
-        "test_tool_with_task" => Terms::InTheEnd,
-        _ => Terms::Never,
+        "test_tool_with_task" => TaskMode::AfterQuestions,
+        _ => TaskMode::Never,
     }
 }
 
@@ -113,11 +113,12 @@ pub(super) fn answer(child: &Child, request: &Request, client: &Value) -> Answer
 }
 
 fn play(child: &Child, task: &Task, params: &Value, client: &Value) -> Result<(), Cancelled> {
-    let stage = Stage { child, turn: &task.turn, progress_token: None, floor: None, progress_speaks: true };
+    let context =
+        ToolContext { child, turn: &task.turn, progress_token: None, floor: None, progress_speaks: true };
     let mut answers = Map::new();
     loop {
         let round =
-            Round { child, stage: &stage, revision: Revision::MODERN, client, params, answers: &answers };
+            Round { child, context: &context, revision: Revision::MODERN, client, params, answers: &answers };
         match tools::call(&round)? {
             Step::Done(result) => return task.settle(State::Completed(result)),
             Step::Fail(fault) => return task.settle(State::Failed(fault)),
@@ -135,7 +136,7 @@ impl Tasks {
         let task = Arc::new(Task {
             id: id.clone(),
             created: timestamp(SystemTime::now()),
-            turn: Turn::default(),
+            turn: CallState::default(),
             state: Mutex::new(state),
             answered: Condvar::new(),
         });
@@ -280,9 +281,9 @@ mod tests {
     #[test]
     fn a_client_without_the_extension_gets_no_task() {
         let with = json!({"extensions": {EXTENSION: {}}});
-        assert_eq!(terms("slow_compute", &with), Terms::AtOnce);
-        assert_eq!(terms("slow_compute", &json!({})), Terms::Never);
-        assert_eq!(terms("failing_job", &json!({})), Terms::Refused);
-        assert_eq!(terms("greet", &with), Terms::Never);
+        assert_eq!(task_mode("slow_compute", &with), TaskMode::Immediate);
+        assert_eq!(task_mode("slow_compute", &json!({})), TaskMode::Never);
+        assert_eq!(task_mode("failing_job", &json!({})), TaskMode::Refused);
+        assert_eq!(task_mode("greet", &with), TaskMode::Never);
     }
 }

@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::{Child, Options};
-use crate::wait::PATIENCE;
+use crate::wait::TEST_TIMEOUT;
 
-struct Talk {
+struct TestSession {
     child: Arc<Child>,
     said: Receiver<Value>,
 }
 
-struct Mouth(Mutex<Sender<Value>>);
+struct TestOutput(Mutex<Sender<Value>>);
 
-impl Write for Mouth {
+impl Write for TestOutput {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let message = serde_json::from_slice(line).expect("one message a write");
         let _ = self.0.get_mut().unwrap().send(message);
@@ -29,18 +29,18 @@ impl Write for Mouth {
     }
 }
 
-impl Talk {
+impl TestSession {
     fn with(flags: &str) -> Self {
         let options = Options::parse(flags.split_whitespace().map(str::to_owned)).unwrap();
         let (mouth, said) = channel();
-        Self { child: Child::new(options, Box::new(Mouth(Mutex::new(mouth)))), said }
+        Self { child: Child::new(options, Box::new(TestOutput(Mutex::new(mouth)))), said }
     }
 
     fn legacy(flags: &str, capabilities: Value) -> Self {
         let talk = Self::with(flags);
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities});
         talk.say(json!({"id": 0, "method": "initialize", "params": params}));
-        assert!(talk.hear()["result"]["serverInfo"].is_object());
+        assert!(talk.receive()["result"]["serverInfo"].is_object());
         talk
     }
 
@@ -50,14 +50,14 @@ impl Talk {
     }
 
     #[track_caller]
-    fn hear(&self) -> Value {
-        self.said.recv_timeout(PATIENCE).expect("an answer")
+    fn receive(&self) -> Value {
+        self.said.recv_timeout(TEST_TIMEOUT).expect("an answer")
     }
 
     #[track_caller]
     fn ask(&self, id: Value, method: &str, params: Value) -> Value {
         self.say(json!({"id": id, "method": method, "params": params}));
-        let answer = self.hear();
+        let answer = self.receive();
         assert_eq!(answer["id"], id, "{answer}");
         answer
     }
@@ -76,7 +76,7 @@ fn meta(client: Value) -> Value {
 
 #[test]
 fn a_legacy_child_knows_no_discover_and_adds_no_modern_fields() {
-    let talk = Talk::legacy("--era legacy", json!({}));
+    let talk = TestSession::legacy("--era legacy", json!({}));
     let answer = talk.ask(json!(1), "server/discover", json!({"_meta": meta(json!({}))}));
     assert_eq!(answer["error"]["code"], -32601);
     let list = talk.ask(json!(2), "tools/list", json!({}));
@@ -85,7 +85,7 @@ fn a_legacy_child_knows_no_discover_and_adds_no_modern_fields() {
 
 #[test]
 fn a_fixed_revision_is_answered_whatever_the_client_asks() {
-    let talk = Talk::with("--era legacy --revision 2024-11-05");
+    let talk = TestSession::with("--era legacy --revision 2024-11-05");
     let answer =
         talk.ask(json!(1), "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
     assert_eq!(answer["result"]["protocolVersion"], "2024-11-05");
@@ -93,7 +93,7 @@ fn a_fixed_revision_is_answered_whatever_the_client_asks() {
 
 #[test]
 fn a_modern_child_names_its_versions_to_a_handshake() {
-    let talk = Talk::with("--era modern");
+    let talk = TestSession::with("--era modern");
     let answer =
         talk.ask(json!(1), "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
     assert_eq!(answer["error"]["code"], -32022);
@@ -105,7 +105,7 @@ fn a_modern_child_names_its_versions_to_a_handshake() {
 
 #[test]
 fn a_child_of_both_eras_accepts_both_in_one_session() {
-    let talk = Talk::legacy("", json!({}));
+    let talk = TestSession::legacy("", json!({}));
     assert_eq!(talk.modern("tools/list", json!({}))["result"]["resultType"], "complete");
     assert_eq!(talk.ask(json!(1), "ping", json!({}))["result"], json!({}));
     assert_eq!(
@@ -116,21 +116,21 @@ fn a_child_of_both_eras_accepts_both_in_one_session() {
 
 #[test]
 fn a_legacy_question_is_a_request_and_blocks_no_other_call() {
-    let talk = Talk::legacy("--era legacy", json!({"elicitation": {}}));
+    let talk = TestSession::legacy("--era legacy", json!({"elicitation": {}}));
     let call = json!({"name": "test_input_required_result_elicitation"});
     talk.say(json!({"id": 1, "method": "tools/call", "params": call}));
-    let question = talk.hear();
+    let question = talk.receive();
     assert_eq!((&question["id"], &question["method"]), (&json!("user_name"), &json!("elicitation/create")));
     talk.ask(json!(2), "ping", json!({}));
     talk.say(json!({"id": question["id"], "result": {"action": "accept", "content": {"name": "Ada"}}}));
-    let answer = talk.hear();
+    let answer = talk.receive();
     assert_eq!(answer["id"], 1);
     assert_eq!(answer["result"]["content"][0]["text"], "Hello, Ada!");
 }
 
 #[test]
 fn a_modern_question_is_a_result_that_the_host_retries_with_answers() {
-    let talk = Talk::with("--era modern");
+    let talk = TestSession::with("--era modern");
     let name = "test_input_required_result_multi_round";
     let first = talk.modern("tools/call", json!({"name": name}));
     assert_eq!(first["result"]["resultType"], "input_required");
@@ -150,36 +150,36 @@ fn a_modern_question_is_a_result_that_the_host_retries_with_answers() {
 
 #[test]
 fn a_cancelled_call_withdraws_its_question_and_is_not_answered() {
-    let talk = Talk::legacy("--era legacy", json!({"sampling": {}}));
+    let talk = TestSession::legacy("--era legacy", json!({"sampling": {}}));
     talk.say(json!({"id": 1, "method": "tools/call",
         "params": {"name": "test_sampling", "arguments": {"prompt": "?"}}}));
-    let question = talk.hear();
+    let question = talk.receive();
     talk.say(json!({"method": "notifications/cancelled", "params": {"requestId": 1}}));
-    assert_eq!(talk.hear()["params"]["requestId"], question["id"]);
+    assert_eq!(talk.receive()["params"]["requestId"], question["id"]);
     let report = talk.ask(json!(2), "tools/call", json!({"name": "test_report"}));
     assert_eq!(report["result"]["structuredContent"]["cancelled"], 1);
 }
 
 #[test]
 fn listeners_hear_what_they_asked_for() {
-    let talk = Talk::with("--era modern");
+    let talk = TestSession::with("--era modern");
     let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta(json!({}))});
     talk.say(json!({"id": 7, "method": "subscriptions/listen", "params": params}));
-    let heard = talk.hear();
+    let heard = talk.receive();
     assert_eq!(heard["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(heard["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 7);
     talk.modern("tools/call", json!({"name": "test_trigger_prompt_change"}));
     let call = json!({"name": "test_trigger_tool_change", "_meta": meta(json!({}))});
     talk.say(json!({"id": 8, "method": "tools/call", "params": call}));
-    assert_eq!(talk.hear()["method"], "notifications/tools/list_changed");
-    assert_eq!(talk.hear()["id"], 8);
+    assert_eq!(talk.receive()["method"], "notifications/tools/list_changed");
+    assert_eq!(talk.receive()["id"], 8);
     talk.say(json!({"method": "notifications/cancelled", "params": {"requestId": 7}}));
     talk.modern("tools/call", json!({"name": "test_trigger_tool_change"}));
 }
 
 #[test]
 fn lists_are_paged_on_request() {
-    let talk = Talk::with("--era modern --page 2");
+    let talk = TestSession::with("--era modern --page 2");
     let first = talk.modern("prompts/list", json!({}));
     assert_eq!(first["result"]["prompts"].as_array().unwrap().len(), 2);
     let mut cursor = first["result"]["nextCursor"].clone();

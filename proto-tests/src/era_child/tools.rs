@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use super::asking;
 use super::content::{audio, failed, image, resource, says, text};
 use super::resources::WATCHED;
-use super::stage::Level;
-use super::step::{Played, Round, Step};
+use super::step::{Round, Step, StepResult};
+use super::tool_context::Level;
 use super::watchers::Change;
 use super::wire::Fault;
 
-pub(super) fn call(round: &Round<'_>) -> Played {
+pub(super) fn call(round: &Round<'_>) -> StepResult {
     let Some(name) = round.params["name"].as_str() else { return Ok(Step::invalid("`name` is needed")) };
     if !round.params["arguments"].is_object() && !round.params["arguments"].is_null() {
         return Ok(Step::invalid("`arguments` must be an object"));
     }
-    let stage = round.stage;
+    let context = round.context;
     let result = match name {
         "test_simple_text" => says("This is a simple text response for testing."),
         "test_image_content" => json!({"content": [image()]}),
@@ -31,33 +31,33 @@ pub(super) fn call(round: &Round<'_>) -> Played {
         "test_multiple_content_types" => multiple(),
         "test_error_handling" => failed("This tool intentionally returns an error for testing"),
         "test_tool_with_logging" => {
-            stage.log(Level::INFO, "Tool execution started");
-            stage.sleep(50)?;
-            stage.log(Level::INFO, "Tool processing data");
-            stage.sleep(50)?;
-            stage.log(Level::INFO, "Tool execution completed");
+            context.log(Level::INFO, "Tool execution started");
+            context.sleep(50)?;
+            context.log(Level::INFO, "Tool processing data");
+            context.sleep(50)?;
+            context.log(Level::INFO, "Tool execution completed");
             says("Logged three messages.")
         }
         "test_logging_tool" => {
-            stage.log(Level::DEBUG, "in detail");
-            stage.log(Level::INFO, "for information");
-            stage.log(Level::WARNING, "as a warning");
+            context.log(Level::DEBUG, "in detail");
+            context.log(Level::INFO, "for information");
+            context.log(Level::WARNING, "as a warning");
             says("Logged on three levels.")
         }
         "test_tool_with_progress" => {
-            stage.progress(0, 100, "begun");
-            stage.sleep(50)?;
-            stage.progress(50, 100, "half of it");
-            stage.sleep(50)?;
-            stage.progress(100, 100, "all of it");
+            context.progress(0, 100, "begun");
+            context.sleep(50)?;
+            context.progress(50, 100, "half of it");
+            context.sleep(50)?;
+            context.progress(100, 100, "all of it");
             says("Reported progress.")
         }
         "test_reconnection" => {
-            stage.sleep(100)?;
+            context.sleep(100)?;
             says("That took a moment.")
         }
         "test_wait" => {
-            stage.sleep(milliseconds(round.argument("seconds")))?;
+            context.sleep(milliseconds(round.argument("seconds")))?;
             says("Waited.")
         }
         "test_trigger_tool_change" => changed(round, &round.child.tool_changes, Change::Tools),
@@ -71,7 +71,7 @@ pub(super) fn call(round: &Round<'_>) -> Played {
         "test_report" => structured(round, report(round)),
         "greet" => says(format!("Hello, {}!", round.text("name"))),
         "slow_compute" => {
-            stage.sleep(milliseconds(round.argument("seconds")))?;
+            context.sleep(milliseconds(round.argument("seconds")))?;
             says(format!("Computed {}.", round.text("label")))
         }
         "failing_job" => failed("This job intentionally fails"),
@@ -107,7 +107,7 @@ fn report(round: &Round<'_>) -> Value {
         "revision": round.revision.as_str(),
         "clientCapabilities": round.client,
         "cancelled": round.child.calls.cancelled(),
-        "watched": round.child.watchers.followed(),
+        "watched": round.child.watchers.subscribed_count(),
     })
 }
 

@@ -82,7 +82,7 @@ impl Watchers {
     }
 
     /// The number of subscribed resources.
-    pub(super) fn followed(&self) -> usize {
+    pub(super) fn subscribed_count(&self) -> usize {
         let listeners = self.listeners.lock().unwrap();
         let uris =
             listeners.iter().filter_map(|listener| listener.wants.get("resourceSubscriptions")?.as_array());

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::peer::Incoming;
-use super::serve::{Turn, answer, bend, serve};
+use super::serve::{Handling, answer, bend, serve};
 use super::tools::{echo, forever};
 use super::{Behaviour, Peer, number};
 
@@ -116,12 +116,12 @@ pub(crate) const TABLE: &[Behaviour] = &[
             )
             .into_bytes();
             bytes.extend_from_slice(b"\xff\xc3\x28\xed\xa0\x80\"}]}}\n");
-            peer.blurt(&bytes);
+            peer.write_raw(&bytes);
         });
     }),
     Behaviour::new("broken-json", "answers calls with JSON that is cut off before its end", |peer, _| {
         calls(&peer, |peer, message| {
-            peer.blurt(
+            peer.write_raw(
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"content\":[\n", message.id())
                     .as_bytes(),
             );
@@ -142,12 +142,12 @@ pub(crate) const TABLE: &[Behaviour] = &[
         serve(&peer, |peer, message| {
             if message.is("tools/call") && message.tool() == "hang" {
                 kept.push(message.clone());
-                return Turn::Taken;
+                return Handling::Taken;
             }
             if message.is("notifications/cancelled") {
                 kept.drain(..).for_each(|message| usual(peer, &message));
             }
-            Turn::Usual
+            Handling::Usual
         });
     }),
     Behaviour::new(

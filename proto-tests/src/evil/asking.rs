@@ -4,7 +4,7 @@ use std::thread;
 
 use serde_json::json;
 
-use super::serve::{Turn, answer, serve};
+use super::serve::{Handling, answer, serve};
 use super::tools::ask;
 use super::{Behaviour, Peer, number};
 
@@ -45,7 +45,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
                     let peer = peer.clone();
                     thread::spawn(move || ask(&peer, "elicitation"));
                 }
-                Turn::Usual
+                Handling::Usual
             });
         },
     ),
@@ -60,7 +60,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
                         peer.send(&format!(r#"{{"jsonrpc":"2.0","id":"flood-{n}","method":"ping"}}"#));
                     }
                 }
-                Turn::Usual
+                Handling::Usual
             });
         },
     ),
@@ -69,7 +69,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
             if message.is("tools/call") {
                 peer.send(&format!(r#"{{"jsonrpc":"2.0","id":{},"method":"ping"}}"#, message.id()));
             }
-            Turn::Usual
+            Handling::Usual
         });
     }),
     Behaviour::new(
@@ -81,10 +81,10 @@ pub(crate) const TABLE: &[Behaviour] = &[
             serve(&peer, move |peer, message| {
                 if message.is("tools/list") {
                     peer.result(message.id(), &tools);
-                    return Turn::Taken;
+                    return Handling::Taken;
                 }
                 if !message.is("tools/call") {
-                    return Turn::Usual;
+                    return Handling::Usual;
                 }
                 let (peer, id, asked) = (peer.clone(), message.id().to_owned(), asked.clone());
                 thread::spawn(move || {
@@ -93,7 +93,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
                     let said = format!("result {EVIL}");
                     peer.result(&id, &json!({"content": [{"type": "text", "text": said}]}).to_string());
                 });
-                Turn::Taken
+                Handling::Taken
             });
         },
     ),
@@ -131,13 +131,13 @@ fn evil_question() -> String {
 fn before_each_call(peer: &Peer, question: impl Fn(&Peer) + Clone + Send + 'static) {
     serve(peer, |peer, message| {
         if !message.is("tools/call") {
-            return Turn::Usual;
+            return Handling::Usual;
         }
         let (peer, message, question) = (peer.clone(), message.clone(), question.clone());
         thread::spawn(move || {
             question(&peer);
             answer(&peer, &message);
         });
-        Turn::Taken
+        Handling::Taken
     });
 }

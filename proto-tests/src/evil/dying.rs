@@ -6,7 +6,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::grandchild::ignore_term;
 use super::peer::Incoming;
-use super::serve::{Turn, answer, serve, usual};
+use super::serve::{Handling, answer, serve, usual};
 use super::tools::{close_stdout, forever};
 use super::{Behaviour, Peer, number};
 
@@ -50,12 +50,12 @@ pub(crate) const TABLE: &[Behaviour] = &[
     }),
     Behaviour::new("half-line-then-death", "writes half an answer and exits", |peer, _| {
         at_call(&peer, |peer, message| {
-            peer.blurt(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"con"#, message.id()).as_bytes());
+            peer.write_raw(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"con"#, message.id()).as_bytes());
             std::process::exit(1);
         });
     }),
     Behaviour::new("last-line-unterminated", "answers a call without a newline and exits", |peer, _| {
-        peer.wear(|message, out| {
+        peer.set_writer(|message, out| {
             let end = if message.contains("\"ok\":true") { "" } else { "\n" };
             write!(out, "{message}{end}")
         });
@@ -97,7 +97,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
             if message.is("notifications/cancelled") {
                 std::process::exit(8);
             }
-            Turn::Usual
+            Handling::Usual
         });
     }),
     Behaviour::new(
@@ -118,10 +118,10 @@ pub(crate) const TABLE: &[Behaviour] = &[
 fn at_call(peer: &Peer, mut bent: impl FnMut(&Peer, &Incoming)) {
     serve(peer, |peer, message| {
         if !message.is("tools/call") {
-            return Turn::Usual;
+            return Handling::Usual;
         }
         bent(peer, message);
-        Turn::Taken
+        Handling::Taken
     });
 }
 

@@ -5,46 +5,50 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
-use super::peer::{Dress, line};
+use super::peer::{MessageWriter, line};
 use super::serve::{bend, serve, usual};
 use super::tools::echo;
 use super::{Behaviour, Peer, number};
 
 pub(crate) const TABLE: &[Behaviour] = &[
-    Behaviour::new("half-lines", "writes one byte at a time", |peer, _| dressed(&peer, bytewise)),
-    Behaviour::new("content-length", "frames with Content-Length", |peer, _| dressed(&peer, framed)),
+    Behaviour::new("half-lines", "writes one byte at a time", |peer, _| serve_with_writer(&peer, bytewise)),
+    Behaviour::new("content-length", "frames with Content-Length", |peer, _| {
+        serve_with_writer(&peer, framed)
+    }),
     Behaviour::new("content-length-pretty", "pretty-printed JSON in Content-Length frames", |peer, _| {
-        dressed(&peer, pretty);
+        serve_with_writer(&peer, pretty);
     }),
     Behaviour::new("content-type", "Content-Length frames with a Content-Type, in lower case", |peer, _| {
-        dressed(&peer, typed);
+        serve_with_writer(&peer, typed);
     }),
-    Behaviour::new("mixed-frames", "a line, then a frame, then a line", |peer, _| dressed(&peer, mixed)),
+    Behaviour::new("mixed-frames", "a line, then a frame, then a line", |peer, _| {
+        serve_with_writer(&peer, mixed)
+    }),
     Behaviour::new(
         "noisy-stdout",
         "log lines, ANSI, blanks, CRLF and bytes that are no UTF-8 between messages",
         |peer, _| {
-            dressed(&peer, noisy);
+            serve_with_writer(&peer, noisy);
         },
     ),
     Behaviour::new("json-noise", "JSON that is no JSON-RPC between messages", |peer, _| {
-        dressed(&peer, json_noise)
+        serve_with_writer(&peer, json_noise)
     }),
-    Behaviour::new("crlf", "ends its lines with CRLF", |peer, _| dressed(&peer, crlf)),
+    Behaviour::new("crlf", "ends its lines with CRLF", |peer, _| serve_with_writer(&peer, crlf)),
     Behaviour::new("byte-order-mark", "starts with a byte order mark", |peer, _| {
-        peer.blurt("\u{feff}".as_bytes());
+        peer.write_raw("\u{feff}".as_bytes());
         serve(&peer, usual);
     }),
-    Behaviour::new("padded", "blanks around every message", |peer, _| dressed(&peer, padded)),
+    Behaviour::new("padded", "blanks around every message", |peer, _| serve_with_writer(&peer, padded)),
     Behaviour::new("banner", "a banner without a newline at its end before the first message", |peer, _| {
-        peer.blurt(b"Evil Child MCP Server v6.6.6\nlistening on stdio\n\n");
+        peer.write_raw(b"Evil Child MCP Server v6.6.6\nlistening on stdio\n\n");
         serve(&peer, usual);
     }),
     Behaviour::new(
         "false-header",
         "log lines that look like headers, one with an absurd length",
         |peer, _| {
-            peer.blurt(b"Content-Length: lots\nContent-Length: 99999999999999999999999\n\n");
+            peer.write_raw(b"Content-Length: lots\nContent-Length: 99999999999999999999999\n\n");
             serve(&peer, usual);
         },
     ),
@@ -57,7 +61,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
                 let result = echo(&message.tool(), &message.arguments());
                 let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, message.id());
                 let length = i64::try_from(body.len()).unwrap() + wrong;
-                peer.blurt(format!("Content-Length: {length}\r\n\r\n{body}").as_bytes());
+                peer.write_raw(format!("Content-Length: {length}\r\n\r\n{body}").as_bytes());
             });
         },
     ),
@@ -73,18 +77,20 @@ pub(crate) const TABLE: &[Behaviour] = &[
         |peer, args| {
             let mebibytes = number(args, 0, 17);
             bend(&peer, "tools/call", |peer, message| {
-                peer.blurt(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"x":""#, message.id()).as_bytes());
+                peer.write_raw(
+                    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"x":""#, message.id()).as_bytes(),
+                );
                 fill(peer, mebibytes);
-                peer.blurt(b"\"}}\n");
+                peer.write_raw(b"\"}}\n");
             });
         },
     ),
     Behaviour::new("huge-line-id-last", "MIB: the same with the id at its end", |peer, args| {
         let mebibytes = number(args, 0, 17);
         bend(&peer, "tools/call", |peer, message| {
-            peer.blurt(br#"{"jsonrpc":"2.0","result":{"id":7,"x":""#);
+            peer.write_raw(br#"{"jsonrpc":"2.0","result":{"id":7,"x":""#);
             fill(peer, mebibytes);
-            peer.blurt(format!("\"}},\"id\":{}}}\n", message.id()).as_bytes());
+            peer.write_raw(format!("\"}},\"id\":{}}}\n", message.id()).as_bytes());
         });
     }),
     Behaviour::new(
@@ -95,9 +101,9 @@ pub(crate) const TABLE: &[Behaviour] = &[
             bend(&peer, "tools/call", |peer, message| {
                 let head = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"x":""#, message.id());
                 let length = head.len() as u64 + (mebibytes << 20) + 3;
-                peer.blurt(format!("Content-Length: {length}\r\n\r\n{head}").as_bytes());
+                peer.write_raw(format!("Content-Length: {length}\r\n\r\n{head}").as_bytes());
                 fill(peer, mebibytes);
-                peer.blurt(b"\"}}");
+                peer.write_raw(b"\"}}");
             });
         },
     ),
@@ -108,15 +114,15 @@ pub(crate) const TABLE: &[Behaviour] = &[
             let mebibytes = number(args, 0, 40);
             bend(&peer, "tools/call", |peer, message| {
                 fill(peer, mebibytes);
-                peer.blurt(b"\n");
+                peer.write_raw(b"\n");
                 super::serve::answer(peer, message);
             });
         },
     ),
 ];
 
-fn dressed(peer: &Peer, dress: Dress) {
-    peer.wear(dress);
+fn serve_with_writer(peer: &Peer, dress: MessageWriter) {
+    peer.set_writer(dress);
     serve(peer, usual);
 }
 
@@ -177,6 +183,6 @@ fn padded(message: &str, out: &mut dyn Write) -> io::Result<()> {
 fn fill(peer: &Peer, mebibytes: u64) {
     let chunk = vec![b'x'; 1 << 20];
     for _ in 0..mebibytes {
-        peer.blurt(&chunk);
+        peer.write_raw(&chunk);
     }
 }

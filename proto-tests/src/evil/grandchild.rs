@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::Behaviour;
-use super::serve::{Turn, serve, usual};
+use super::serve::{Handling, serve, usual};
 use super::tools::{close_stdout, forever};
 
 pub(crate) const TABLE: &[Behaviour] = &[
@@ -31,9 +31,9 @@ pub(crate) const TABLE: &[Behaviour] = &[
             serve(&peer, |_, message| {
                 if message.is("tools/call") {
                     start("silent", Stdio::inherit());
-                    return Turn::Leave;
+                    return Handling::Leave;
                 }
-                Turn::Usual
+                Handling::Usual
             });
         },
     ),
@@ -45,9 +45,9 @@ pub(crate) const TABLE: &[Behaviour] = &[
                 if message.is("tools/call") {
                     start("silent", Stdio::inherit());
                     close_stdout();
-                    return Turn::Taken;
+                    return Handling::Taken;
                 }
-                Turn::Usual
+                Handling::Usual
             });
         },
     ),
@@ -73,7 +73,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
                 if message.is("tools/call") {
                     stop_guard(&file);
                 }
-                Turn::Usual
+                Handling::Usual
             });
         },
     ),

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::peer::Incoming;
-use super::serve::{Turn, answer, bend, initialize_result, serve, usual};
+use super::serve::{Handling, answer, bend, initialize_result, serve, usual};
 use super::tools::{close_stdout, forever};
 use super::{Behaviour, Peer, number};
 
@@ -47,7 +47,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
         "answers initialize with a number that JSON does not have",
         |peer, _| {
             bend(&peer, "initialize", |peer, message| {
-                peer.blurt(
+                peer.write_raw(
                     format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"x\":NaN}}}}\n", message.id())
                         .as_bytes(),
                 );
@@ -84,7 +84,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
                 if !ready && message.id.is_some() && !message.is("initialize") {
                     std::process::exit(4);
                 }
-                Turn::Usual
+                Handling::Usual
             });
         },
     ),
@@ -106,14 +106,14 @@ pub(crate) const TABLE: &[Behaviour] = &[
         |peer, _| {
             serve(&peer, |peer, message| {
                 if !message.is("initialize") {
-                    return Turn::Usual;
+                    return Handling::Usual;
                 }
                 let (peer, message) = (peer.clone(), message.clone());
                 thread::spawn(move || {
                     peer.ask("roots/list", "{}");
                     answer(&peer, &message);
                 });
-                Turn::Taken
+                Handling::Taken
             });
         },
     ),
@@ -128,7 +128,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
                     held = Some(thread::spawn(move || {
                         peer.ask("roots/list", "{}");
                     }));
-                    return Turn::Taken;
+                    return Handling::Taken;
                 }
                 // The answer may be the very next line, so only a request that arrived before it has to wait.
                 if held.as_ref().is_some_and(|held| !held.is_finished()) {
@@ -138,9 +138,9 @@ pub(crate) const TABLE: &[Behaviour] = &[
                         let _ = held.map(thread::JoinHandle::join);
                         answer(&peer, &message);
                     });
-                    return Turn::Taken;
+                    return Handling::Taken;
                 }
-                Turn::Usual
+                Handling::Usual
             });
         },
     ),
@@ -159,14 +159,14 @@ pub(crate) const TABLE: &[Behaviour] = &[
                         thread::sleep(Duration::from_millis(20));
                         *known.lock().unwrap() = answer;
                     });
-                    return Turn::Taken;
+                    return Handling::Taken;
                 }
                 if message.is("tools/call") && message.param("name").as_deref() == Some("\"folders\"") {
                     let text = serde_json::json!(*known.lock().unwrap());
                     peer.result(message.id(), &format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#));
-                    return Turn::Taken;
+                    return Handling::Taken;
                 }
-                Turn::Usual
+                Handling::Usual
             });
         },
     ),
@@ -176,14 +176,14 @@ pub(crate) const TABLE: &[Behaviour] = &[
         |peer, _| {
             serve(&peer, |peer, message| {
                 if !message.is("initialize") {
-                    return Turn::Usual;
+                    return Handling::Usual;
                 }
                 let (peer, message) = (peer.clone(), message.clone());
                 thread::spawn(move || {
                     peer.ask("ping", "{}");
                     answer(&peer, &message);
                 });
-                Turn::Taken
+                Handling::Taken
             });
         },
     ),
@@ -224,6 +224,6 @@ pub(crate) const TABLE: &[Behaviour] = &[
     ),
 ];
 
-fn leave_at(method: &'static str) -> impl FnMut(&Peer, &Incoming) -> Turn {
-    move |_, message| if message.is(method) { Turn::Leave } else { Turn::Usual }
+fn leave_at(method: &'static str) -> impl FnMut(&Peer, &Incoming) -> Handling {
+    move |_, message| if message.is(method) { Handling::Leave } else { Handling::Usual }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::serve::{Turn, answer, asked_version, bend, initialize_result, serve};
+use super::serve::{Handling, answer, asked_version, bend, initialize_result, serve};
 use super::tools::tool;
 use super::{Behaviour, Peer, number};
 
@@ -79,9 +79,9 @@ pub(crate) const TABLE: &[Behaviour] = &[
                     thread::sleep(pause);
                     peer.result(message.id(), r#"{"prompts":[{"name":"late"}]}"#);
                 } else {
-                    return Turn::Usual;
+                    return Handling::Usual;
                 }
-                Turn::Taken
+                Handling::Taken
             });
         },
     ),

@@ -14,14 +14,14 @@ use serde_json::value::RawValue;
 pub(crate) const JOURNAL: &str = "EVIL_JOURNAL";
 
 /// Writes a message in some framing.
-pub(crate) type Dress = fn(&str, &mut dyn Write) -> io::Result<()>;
+pub(crate) type MessageWriter = fn(&str, &mut dyn Write) -> io::Result<()>;
 
 /// Shared by the reading thread and the threads of slow calls.
 #[derive(Clone)]
 pub(crate) struct Peer(Arc<Shared>);
 
 pub(crate) struct Shared {
-    dress: Mutex<Dress>,
+    dress: Mutex<MessageWriter>,
     journal: Option<Mutex<File>>,
     /// Questions to the host that are not answered yet.
     asked: Mutex<HashMap<String, Sender<String>>>,
@@ -72,7 +72,7 @@ impl Peer {
         }))
     }
 
-    pub(crate) fn wear(&self, dress: Dress) {
+    pub(crate) fn set_writer(&self, dress: MessageWriter) {
         *self.dress.lock().unwrap() = dress;
     }
 
@@ -84,7 +84,7 @@ impl Peer {
     }
 
     /// Writes raw bytes.
-    pub(crate) fn blurt(&self, bytes: &[u8]) {
+    pub(crate) fn write_raw(&self, bytes: &[u8]) {
         let _alone = self.dress.lock().unwrap();
         let _ = write_out(bytes);
     }

@@ -6,7 +6,7 @@ use super::peer::{Incoming, Peer};
 use super::tools;
 
 /// How a message is handled.
-pub(crate) enum Turn {
+pub(crate) enum Handling {
     /// As a well-behaved server does.
     Usual,
     /// Not at all: the behaviour has handled it.
@@ -16,29 +16,29 @@ pub(crate) enum Turn {
 }
 
 /// Serves until the end of input, or until `bend` returns [`Turn::Leave`]. `bend` sees each message first.
-pub(crate) fn serve(peer: &Peer, mut bend: impl FnMut(&Peer, &Incoming) -> Turn) {
+pub(crate) fn serve(peer: &Peer, mut bend: impl FnMut(&Peer, &Incoming) -> Handling) {
     while let Some(message) = peer.read() {
         match bend(peer, &message) {
-            Turn::Usual => answer(peer, &message),
-            Turn::Taken => {}
-            Turn::Leave => return,
+            Handling::Usual => answer(peer, &message),
+            Handling::Taken => {}
+            Handling::Leave => return,
         }
     }
 }
 
 /// For [`serve`]: no deviation.
-pub(crate) fn usual(_: &Peer, _: &Incoming) -> Turn {
-    Turn::Usual
+pub(crate) fn usual(_: &Peer, _: &Incoming) -> Handling {
+    Handling::Usual
 }
 
 /// Overrides the handling of one method.
 pub(crate) fn bend(peer: &Peer, method: &str, mut bent: impl FnMut(&Peer, &Incoming)) {
     serve(peer, |peer, message| {
         if !message.is(method) {
-            return Turn::Usual;
+            return Handling::Usual;
         }
         bent(peer, message);
-        Turn::Taken
+        Handling::Taken
     });
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn call(peer: &Peer, message: &Incoming) {
             let fill = if args.contains("$FILL") { "x".repeat(17 << 20) } else { String::new() };
             let said = given["text"].as_str().unwrap_or_default().replace("$ID", id).replace("$FILL", &fill);
             // Each character becomes one byte, so that invalid UTF-8 can be written too.
-            peer.blurt(&said.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect::<Vec<_>>());
+            peer.write_raw(&said.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect::<Vec<_>>());
             if given["answers"] == true {
                 peer.result(id, &echo("say", r#""said""#));
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Names, REPORT, Step, read};
 use crate::home::Home;
-use crate::wait::{PATIENCE, until};
+use crate::wait::{TEST_TIMEOUT, until};
 
 /// The child of every transcript; its suite is `gh_suite`.
 const CHILD: &str = "gh";
@@ -36,7 +36,7 @@ pub fn check(name: &str) {
     }
     let part = |step: &Step| matches!(step, Step::ChildReceives(_) | Step::ChildSends(_));
     if steps.iter().any(part) {
-        let told = until("the child's report", PATIENCE, || Some(told()).filter(|told| !told.is_empty()));
+        let told = until("the child's report", TEST_TIMEOUT, || Some(told()).filter(|told| !told.is_empty()));
         assert_eq!(told, "done", "{name}");
     }
 }

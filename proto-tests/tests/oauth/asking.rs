@@ -5,11 +5,11 @@ use proto_tests::authority::{Rules, browse};
 use proto_tests::shim::call_params;
 use serde_json::{Value, json};
 
-use crate::person::{CHILD, World};
+use crate::person::{CHILD, OauthSetup};
 
 const LEGACY: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"url":{}}},"clientInfo":{"name":"proto-tests","version":"1"}}"#;
 
-fn legacy(world: &World) -> Shim {
+fn legacy(world: &OauthSetup) -> Shim {
     let mut shim = world.home.raw_shim();
     shim.initialize_as(LEGACY);
     shim
@@ -29,7 +29,7 @@ fn reply(shim: &mut Shim, question: &Value, action: &str) {
 
 #[test]
 fn a_call_continues_after_the_login() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     let mut shim = legacy(&world);
     let call = shim.start_call(CHILD, "greet", "{}");
@@ -45,7 +45,7 @@ fn a_call_continues_after_the_login() {
 
 #[test]
 fn two_hosts_log_in_once() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     let (mut one, mut other) = (legacy(&world), legacy(&world));
     let calls = [one.start_call(CHILD, "greet", "{}"), other.start_call(CHILD, "greet", "{}")];
@@ -59,7 +59,7 @@ fn two_hosts_log_in_once() {
 
 #[test]
 fn a_user_who_declines_is_not_asked_twice() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     let mut shim = legacy(&world);
     let call = shim.start_call(CHILD, "greet", "{}");
@@ -72,7 +72,7 @@ fn a_user_who_declines_is_not_asked_twice() {
 
 #[test]
 fn more_scopes_are_asked_for_when_they_are_needed() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     world.guarded.change(|wants| (wants.scope, wants.to_call) = (Some("read"), Some("write")));
     let _daemon = world.home.daemon();
     let mut shim = legacy(&world);
@@ -91,7 +91,7 @@ fn more_scopes_are_asked_for_when_they_are_needed() {
 
 #[test]
 fn the_daemon_gives_up_on_a_server_that_always_wants_more_scopes() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     world.guarded.change(|wants| wants.to_call = Some("write"));
     let _daemon = world.home.daemon();
     let mut shim = legacy(&world);
@@ -113,7 +113,7 @@ fn the_daemon_gives_up_on_a_server_that_always_wants_more_scopes() {
 
 #[test]
 fn a_modern_host_retries_after_the_login() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     let mut shim = world.home.raw_shim();
     let meta = json!({
@@ -136,10 +136,10 @@ fn a_modern_host_retries_after_the_login() {
 
 #[test]
 fn a_single_child_face_requires_the_login_too() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let daemon = world.home.daemon();
     let answer = daemon
-        .door()
+        .endpoint()
         .post(&format!("/proxy/{CHILD}"), r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#);
     // A host without a mailbox cannot be asked.
     assert!(answer.text().contains("switchboard login far"), "{}", answer.text());

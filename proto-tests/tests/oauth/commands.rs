@@ -3,10 +3,10 @@
 use proto_tests::authority::Rules;
 use serde_json::json;
 
-use crate::person::{CHILD, World};
+use crate::person::{CHILD, OauthSetup};
 
 #[track_caller]
-fn told(world: &World, args: &[&str], code: i32, words: &str) {
+fn told(world: &OauthSetup, args: &[&str], code: i32, words: &str) {
     let output = world.home.command(args);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{output:?}");
@@ -15,7 +15,7 @@ fn told(world: &World, args: &[&str], code: i32, words: &str) {
 
 #[test]
 fn login_explains_why_a_server_has_no_login() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     told(&world, &["login", CHILD], 3, "no switchboardd is running");
     told(&world, &["logout", CHILD], 3, "no switchboardd is running");
     world.home.child("near", &[]);
@@ -36,7 +36,7 @@ fn login_explains_why_a_server_has_no_login() {
 
 #[test]
 fn a_call_without_a_login_says_what_to_type() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     let answer = world.home.shim().call(CHILD, "greet", "{}");
     assert!(answer.contains("needs a login: run `switchboard login far`"), "{answer}");
@@ -44,7 +44,7 @@ fn a_call_without_a_login_says_what_to_type() {
 
 #[test]
 fn a_second_login_takes_the_place_of_the_first() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     let first = world.begin();
     first.page();

@@ -3,11 +3,11 @@
 use proto_tests::authority::{Description, Document, Iss, Rules};
 use serde_json::json;
 
-use crate::person::{CHILD, World};
+use crate::person::{CHILD, OauthSetup};
 
 /// Logs in and makes a call.
 #[track_caller]
-fn works(world: &World) {
+fn works(world: &OauthSetup) {
     let _daemon = world.home.daemon();
     world.log_in();
     let answer = world.home.shim().call(CHILD, "greet", "{}");
@@ -24,7 +24,7 @@ fn an_authorization_server_is_found_at_every_well_known_place() {
         (Description::ByPath, Document::OpenIdBehind, "/tenant"),
     ];
     for (description, document, path) in ways {
-        let world = World::new(Rules { document, path, ..Rules::default() });
+        let world = OauthSetup::new(Rules { document, path, ..Rules::default() });
         world.guarded.change(|wants| wants.description = description);
         works(&world);
         let asked = &world.authority.seen("/authorize")[0];
@@ -37,7 +37,7 @@ fn an_authorization_server_is_found_at_every_well_known_place() {
 #[test]
 fn an_old_server_is_its_own_authorization_server() {
     for document in [Document::OAuth, Document::None] {
-        let world = World::new(Rules { document, iss: Iss::Never, ..Rules::default() });
+        let world = OauthSetup::new(Rules { document, iss: Iss::Never, ..Rules::default() });
         world.guarded.change(|wants| wants.description = Description::None);
         let own = world.guarded.origin();
         world.authority.change(|rules| rules.claims = Some(own.clone()));
@@ -49,7 +49,7 @@ fn an_old_server_is_its_own_authorization_server() {
 
 #[test]
 fn the_daemon_registers_as_a_native_application() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     works(&world);
     let wanted = world.authority.seen("/register").remove(0).body;
     assert_eq!(wanted["application_type"], "native");
@@ -61,7 +61,7 @@ fn the_daemon_registers_as_a_native_application() {
 
 #[test]
 fn a_registration_is_reused() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
     world.log_in();
@@ -73,7 +73,7 @@ fn a_registration_is_reused() {
 fn every_client_authentication_method_works() {
     for (method, in_header) in [("client_secret_basic", true), ("client_secret_post", false)] {
         let methods: &[&str] = if in_header { &["client_secret_basic"] } else { &["client_secret_post"] };
-        let world = World::new(Rules { methods, ..Rules::default() });
+        let world = OauthSetup::new(Rules { methods, ..Rules::default() });
         works(&world);
         let asked = world.authority.seen("/token").remove(0);
         assert_eq!(asked.authorization.is_some(), in_header, "{method}");
@@ -83,7 +83,7 @@ fn every_client_authentication_method_works() {
 
 #[test]
 fn a_client_id_url_replaces_registration_where_supported() {
-    let world = World::new(Rules { reads_documents: true, ..Rules::default() });
+    let world = OauthSetup::new(Rules { reads_documents: true, ..Rules::default() });
     let document = "https://me.example/switchboard.json";
     world.home.config(&json!({"oauth": {"clientIdUrl": document}}));
     works(&world);
@@ -99,7 +99,7 @@ fn a_client_from_the_config_takes_precedence() {
         known: &[("mine", "s3cr et/+")],
         ..Rules::default()
     };
-    let world = World::new(rules);
+    let world = OauthSetup::new(rules);
     let client = json!({
         "clientId": "mine", "clientSecret": "${CLIENT}", "issuer": world.authority.issuer(), "scopes": ["a"]
     });
@@ -116,11 +116,11 @@ fn a_client_from_the_config_takes_precedence() {
 
 #[test]
 fn scopes_are_taken_from_the_server() {
-    let world = World::new(Rules { scopes: Some(&["x", "offline_access"]), ..Rules::default() });
+    let world = OauthSetup::new(Rules { scopes: Some(&["x", "offline_access"]), ..Rules::default() });
     world.guarded.change(|wants| wants.listed = Some(&["list", "read"]));
     works(&world);
     assert_eq!(world.authority.seen("/authorize")[0].fields["scope"], "list read offline_access");
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     world.guarded.change(|wants| (wants.scope, wants.listed) = (Some("only"), Some(&["list"][..])));
     works(&world);
     assert_eq!(world.authority.seen("/authorize")[0].fields["scope"], "only");

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use proto_tests::authority::Rules;
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, PATIENCE};
+use proto_tests::{DaemonProcess, TEST_TIMEOUT};
 use serde_json::json;
 
-use crate::person::{CHILD, World};
+use crate::person::{CHILD, OauthSetup};
 
 #[test]
 fn a_restart_keeps_the_login() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let daemon = world.home.daemon();
     world.log_in();
     drop(daemon);
@@ -26,7 +26,7 @@ fn a_restart_keeps_the_login() {
 
 #[test]
 fn without_a_keyring_the_login_is_in_a_private_file() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
     let folder = world.home.state_folder().join("logins");
@@ -52,7 +52,7 @@ fn without_a_keyring_the_login_is_in_a_private_file() {
 
 #[test]
 fn a_logout_revokes_and_deletes() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
     let mut shim = world.home.shim();
@@ -73,7 +73,7 @@ fn a_logout_revokes_and_deletes() {
 
 #[test]
 fn logout_reports_tokens_that_were_not_revoked() {
-    let world = World::new(Rules { revokes: false, ..Rules::default() });
+    let world = OauthSetup::new(Rules { revokes: false, ..Rules::default() });
     let _daemon = world.home.daemon();
     world.log_in();
     let output = world.home.command(&["logout", CHILD]);
@@ -82,7 +82,7 @@ fn logout_reports_tokens_that_were_not_revoked() {
 
 #[test]
 fn no_secret_is_logged() {
-    let world = World::new(Rules { methods: &["client_secret_basic"], ..Rules::default() });
+    let world = OauthSetup::new(Rules { methods: &["client_secret_basic"], ..Rules::default() });
     let daemon = DaemonProcess::start_with(&world.home, &["--listen", "off"], &[("RUST_LOG", "trace")]);
     let visit = world.log_in();
     let mut shim = world.home.shim();
@@ -102,7 +102,7 @@ fn no_secret_is_logged() {
 /// A spare of a server that needs a login is not retried over and over: it waits for the login.
 #[test]
 fn a_spare_waits_for_the_login() {
-    let world = World::new(Rules { gives_refresh: false, ..Rules::default() });
+    let world = OauthSetup::new(Rules { gives_refresh: false, ..Rules::default() });
     world.home.config(&json!({"suites": {CHILD: {"pool": {"warm": 1}}}}));
     let daemon = world.home.daemon();
     world.log_in();
@@ -123,5 +123,7 @@ fn a_spare_waits_for_the_login() {
         "{starts} starts, {asked} requests, {log} bytes of log"
     );
     world.log_in();
-    until_true("a connection that nobody called for", PATIENCE, || daemon.suite(CHILD)["state"] == "ready");
+    until_true("a connection that nobody called for", TEST_TIMEOUT, || {
+        daemon.suite(CHILD)["state"] == "ready"
+    });
 }

@@ -4,21 +4,21 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-use proto_tests::authority::{Authority, Guarded, Rules, Visit, browse};
+use proto_tests::authority::{Authority, ProtectedServer, Rules, Visit, browse};
 use proto_tests::{Home, bins};
 use serde_json::json;
 
 /// The child that needs a login.
 pub(crate) const CHILD: &str = "far";
 
-pub(crate) struct World {
+pub(crate) struct OauthSetup {
     pub(crate) authority: Arc<Authority>,
-    pub(crate) guarded: Arc<Guarded>,
+    pub(crate) guarded: Arc<ProtectedServer>,
     // Dropped last, because it checks that all processes are gone.
     pub(crate) home: Home,
 }
 
-impl World {
+impl OauthSetup {
     pub(crate) fn new(rules: Rules) -> Self {
         let home = Home::new();
         // A test must not find the user's keyring.
@@ -28,14 +28,14 @@ impl World {
         );
         home.write(".profile", &profile);
         let authority = Authority::start(rules);
-        let guarded = Guarded::start(&authority);
+        let guarded = ProtectedServer::start(&authority);
         home.definition(CHILD, &json!({"mcpServers": {CHILD: {"url": guarded.url()}}}).to_string());
         Self { authority, guarded, home }
     }
 
     /// Runs `switchboard login` up to the URL that it prints.
     #[track_caller]
-    pub(crate) fn begin(&self) -> Typed {
+    pub(crate) fn begin(&self) -> RunningCommand {
         let mut process = Command::new(&bins().switchboard)
             .args(["login", CHILD, "--no-browser"])
             .env_clear()
@@ -49,7 +49,7 @@ impl World {
             .unwrap();
         let mut stdout = BufReader::new(process.stdout.take().unwrap());
         let page = (&mut stdout).lines().map_while(Result::ok).find(|line| line.starts_with("http"));
-        Typed { process, stdout, page }
+        RunningCommand { process, stdout, page }
     }
 
     /// Completes a login.
@@ -77,13 +77,13 @@ impl World {
 }
 
 /// A command that waits for the user.
-pub(crate) struct Typed {
+pub(crate) struct RunningCommand {
     process: Child,
     stdout: BufReader<ChildStdout>,
     pub(crate) page: Option<String>,
 }
 
-impl Typed {
+impl RunningCommand {
     #[track_caller]
     pub(crate) fn page(&self) -> &str {
         self.page.as_deref().expect("a page to open")

@@ -3,10 +3,10 @@
 use proto_tests::authority::{Iss, Rules, browse};
 use serde_json::json;
 
-use crate::person::{CHILD, World};
+use crate::person::{CHILD, OauthSetup};
 
 #[track_caller]
-fn refused(world: &World, why: &str) {
+fn refused(world: &OauthSetup, why: &str) {
     let _daemon = world.home.daemon();
     let said = world.fail_to_log_in();
     assert!(said.contains(why), "{said}");
@@ -20,9 +20,9 @@ fn answers_of_another_issuer_are_not_exchanged() {
         (Iss::WrongUnasked, "the answer came from `https://evil.example`"),
         (Iss::Forgotten, "does not say that it is from"),
     ] {
-        refused(&World::new(Rules { iss, ..Rules::default() }), why);
+        refused(&OauthSetup::new(Rules { iss, ..Rules::default() }), why);
     }
-    let world = World::new(Rules { iss: Iss::Never, ..Rules::default() });
+    let world = OauthSetup::new(Rules { iss: Iss::Never, ..Rules::default() });
     let _daemon = world.home.daemon();
     world.log_in();
 }
@@ -30,7 +30,7 @@ fn answers_of_another_issuer_are_not_exchanged() {
 #[test]
 fn a_login_without_pkce_is_refused() {
     for pkce in [None, Some(&["plain"][..])] {
-        let world = World::new(Rules { pkce, ..Rules::default() });
+        let world = OauthSetup::new(Rules { pkce, ..Rules::default() });
         refused(&world, "does not support PKCE");
         assert!(
             world.authority.seen("/register").is_empty() && world.authority.seen("/authorize").is_empty()
@@ -40,21 +40,21 @@ fn a_login_without_pkce_is_refused() {
 
 #[test]
 fn metadata_of_another_issuer_or_resource_is_refused() {
-    let world = World::new(Rules { claims: Some("https://evil.example".into()), ..Rules::default() });
+    let world = OauthSetup::new(Rules { claims: Some("https://evil.example".into()), ..Rules::default() });
     refused(&world, "is that of `https://evil.example`");
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     world.guarded.change(|wants| wants.claims = Some("https://evil.example/mcp".into()));
     refused(&world, "its metadata is about `https://evil.example/mcp`");
 }
 
 #[test]
 fn a_denied_authorization_is_reported() {
-    refused(&World::new(Rules { denies: true, ..Rules::default() }), "access_denied");
+    refused(&OauthSetup::new(Rules { denies: true, ..Rules::default() }), "access_denied");
 }
 
 #[test]
 fn a_wrong_state_changes_nothing() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     let typed = world.begin();
     let page = url::Url::parse(typed.page()).unwrap();
@@ -75,12 +75,12 @@ fn a_wrong_state_changes_nothing() {
 
 #[test]
 fn a_redirect_of_the_token_endpoint_is_not_followed() {
-    let elsewhere = World::new(Rules::default());
+    let elsewhere = OauthSetup::new(Rules::default());
     let rules = Rules {
         redirects_tokens: Some(format!("{}/token", elsewhere.authority.origin())),
         ..Rules::default()
     };
-    let world = World::new(rules);
+    let world = OauthSetup::new(rules);
     let _daemon = world.home.daemon();
     world.fail_to_log_in();
     assert!(elsewhere.authority.seen("/token").is_empty());
@@ -88,7 +88,7 @@ fn a_redirect_of_the_token_endpoint_is_not_followed() {
 
 #[test]
 fn an_endless_answer_is_cut_off() {
-    let world = World::new(Rules { is_endless: true, ..Rules::default() });
+    let world = OauthSetup::new(Rules { is_endless: true, ..Rules::default() });
     let _daemon = world.home.daemon();
     let said = world.fail_to_log_in();
     assert!(said.contains("longer than 256 KiB"), "{said}");
@@ -96,13 +96,13 @@ fn an_endless_answer_is_cut_off() {
 
 #[test]
 fn a_server_without_registration_gets_advice() {
-    let world = World::new(Rules { registers: false, ..Rules::default() });
+    let world = OauthSetup::new(Rules { registers: false, ..Rules::default() });
     refused(&world, "set it in the config under `oauth.clients`");
 }
 
 #[test]
 fn a_configured_client_is_used_with_its_own_issuer_only() {
-    let world = World::new(Rules { known: &[("mine", "")], ..Rules::default() });
+    let world = OauthSetup::new(Rules { known: &[("mine", "")], ..Rules::default() });
     let client = json!({"clientId": "mine", "issuer": "https://as.example"});
     world.home.config(&json!({"oauth": {"clients": {CHILD: client}}}));
     refused(&world, "the client in the config is for `https://as.example`");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use proto_tests::authority::{Authority, Rules};
-use proto_tests::wait::{PATIENCE, until_true};
+use proto_tests::wait::{TEST_TIMEOUT, until_true};
 
-use crate::person::{CHILD, World};
+use crate::person::{CHILD, OauthSetup};
 
 /// Token requests of this kind.
 fn asked(authority: &Authority, grant: &str) -> usize {
@@ -14,7 +14,7 @@ fn asked(authority: &Authority, grant: &str) -> usize {
 
 #[test]
 fn thirty_two_callers_renew_once() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
     let mut shims: Vec<_> = (0..4).map(|_| world.home.shim()).collect();
@@ -33,7 +33,7 @@ fn thirty_two_callers_renew_once() {
         }
         assert_eq!(asked(&world.authority, "refresh_token"), round, "round {round}");
     }
-    assert!(!world.authority.was_robbed());
+    assert!(!world.authority.saw_token_reuse());
     assert_eq!(world.authority.seen("/authorize").len(), 1);
     for seen in world.authority.seen("/token") {
         assert_eq!(seen.fields["resource"], world.guarded.url());
@@ -42,7 +42,7 @@ fn thirty_two_callers_renew_once() {
 
 #[test]
 fn a_token_is_renewed_before_it_expires() {
-    let world = World::new(Rules { lifetime: 2, ..Rules::default() });
+    let world = OauthSetup::new(Rules { lifetime: 2, ..Rules::default() });
     let _daemon = world.home.daemon();
     world.log_in();
     let mut shim = world.home.shim();
@@ -52,7 +52,7 @@ fn a_token_is_renewed_before_it_expires() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(asked(&world.authority, "refresh_token") >= 2);
-    assert!(!world.authority.was_robbed());
+    assert!(!world.authority.saw_token_reuse());
     // No request was ever sent with a token that the server had to refuse.
     let first = world.guarded.seen("tools/call");
     assert!(first.iter().all(Option::is_some));
@@ -60,7 +60,7 @@ fn a_token_is_renewed_before_it_expires() {
 
 #[test]
 fn an_expired_login_asks_for_a_new_one() {
-    let world = World::new(Rules { gives_refresh: false, ..Rules::default() });
+    let world = OauthSetup::new(Rules { gives_refresh: false, ..Rules::default() });
     let _daemon = world.home.daemon();
     world.log_in();
     let mut shim = world.home.shim();
@@ -74,7 +74,7 @@ fn an_expired_login_asks_for_a_new_one() {
 
 #[test]
 fn a_change_of_authorization_server_needs_a_new_login_and_leaks_nothing() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let other = Authority::start(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
@@ -98,12 +98,12 @@ fn a_change_of_authorization_server_needs_a_new_login_and_leaks_nothing() {
 /// Otherwise each of them would wait for its own failure, one after the other.
 #[test]
 fn one_failed_renewal_answers_all_waiting_calls() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
     let mut shim = world.home.shim();
     assert!(shim.call(CHILD, "greet", "{}").contains("hello"));
-    world.authority.change(|rules| (rules.is_broken, rules.ponders) = (true, Duration::from_millis(500)));
+    world.authority.change(|rules| (rules.is_broken, rules.token_delay) = (true, Duration::from_millis(500)));
     world.authority.expire_access();
     let calls: Vec<u64> = (0..16).map(|_| shim.start_call(CHILD, "greet", "{}")).collect();
     for call in calls {
@@ -112,37 +112,37 @@ fn one_failed_renewal_answers_all_waiting_calls() {
     }
     assert_eq!(asked(&world.authority, "refresh_token"), 1);
     // Once the authorization server works again, the failure is forgotten.
-    world.authority.change(|rules| (rules.is_broken, rules.ponders) = (false, Duration::ZERO));
-    until_true("another try", PATIENCE, || shim.call(CHILD, "greet", "{}").contains("hello"));
+    world.authority.change(|rules| (rules.is_broken, rules.token_delay) = (false, Duration::ZERO));
+    until_true("another try", TEST_TIMEOUT, || shim.call(CHILD, "greet", "{}").contains("hello"));
 }
 
 /// By the time the daemon exits, the authorization server has issued the next refresh token and revoked the
 /// last.
 #[test]
 fn a_daemon_that_exits_stores_the_tokens_of_a_pending_renewal() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let daemon = world.home.daemon();
     world.log_in();
     let mut shim = world.home.shim();
     assert!(shim.call(CHILD, "greet", "{}").contains("hello"));
-    world.authority.change(|rules| rules.ponders = Duration::from_millis(1500));
+    world.authority.change(|rules| rules.token_delay = Duration::from_millis(1500));
     world.authority.expire_access();
     shim.start_call(CHILD, "greet", "{}");
-    until_true("a renewal", PATIENCE, || asked(&world.authority, "refresh_token") == 1);
+    until_true("a renewal", TEST_TIMEOUT, || asked(&world.authority, "refresh_token") == 1);
     // Nobody waits for the call any more, so nothing but the renewal delays the daemon's exit.
     drop(shim);
     drop(daemon);
-    world.authority.change(|rules| rules.ponders = Duration::ZERO);
+    world.authority.change(|rules| rules.token_delay = Duration::ZERO);
     let _daemon = world.home.daemon();
     let answer = world.home.shim().call(CHILD, "greet", "{}");
     assert!(answer.contains("hello"), "{answer}");
-    assert!(!world.authority.was_robbed());
+    assert!(!world.authority.saw_token_reuse());
     assert_eq!(world.authority.seen("/authorize").len(), 1);
 }
 
 #[test]
 fn a_logout_by_another_process_is_not_undone() {
-    let world = World::new(Rules::default());
+    let world = OauthSetup::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
     let mut shim = world.home.shim();

@@ -33,11 +33,11 @@ pub(crate) struct Input {
 }
 
 enum Source {
-    Watched(Watched),
+    Watched(WatchedStdin),
     Thread(mpsc::Receiver<Vec<u8>>),
 }
 
-struct Watched {
+struct WatchedStdin {
     stdin: AsyncFd<BorrowedFd<'static>>,
     /// Whether a short read means that nothing is left to read.
     takes_all: bool,
@@ -46,7 +46,7 @@ struct Watched {
 
 impl Input {
     pub(crate) fn open() -> io::Result<Self> {
-        let source = match Watched::open() {
+        let source = match WatchedStdin::open() {
             Ok(watched) => Source::Watched(watched),
             Err(_) => {
                 let (chunks, inbox) = mpsc::channel(QUEUE);
@@ -85,7 +85,7 @@ impl Input {
     }
 }
 
-impl Watched {
+impl WatchedStdin {
     fn open() -> io::Result<Self> {
         let stdin = rustix::stdio::stdin();
         // Packet sockets and packet-mode pipes return one packet per read.

@@ -21,18 +21,18 @@ use super::{is_ready, thread, wait_for};
 const MAX_BACKLOG: usize = 1024 * 1024;
 
 /// Messages longer than this are written on their own, so that their memory is freed right after.
-const COALESCED: usize = 64 * 1024;
+const MAX_COALESCED: usize = 64 * 1024;
 
 /// A descriptor that polls writable takes this many bytes without blocking: a pipe has a free page on Linux,
 /// and a unix socket has more than this free.
-const NEVER_BLOCKS: usize = 4096;
+const ATOMIC_WRITE: usize = 4096;
 
 /// How often to check whether the other half of a half-closed socket has closed too.
-const HALF_CLOSED: Duration = Duration::from_secs(1);
+const HALF_CLOSED_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// On Linux, the end of a pipe shows as an error and that of a socket as readable. With kqueue, both show as
 /// writable.
-const WATCHED: Interest =
+const PIPE_INTEREST: Interest =
     if cfg!(target_os = "linux") { Interest::READABLE.add(Interest::ERROR) } else { Interest::WRITABLE };
 
 #[derive(Default)]
@@ -46,9 +46,9 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn push(&mut self, framing: Framing, body: Bytes) {
-        if body.len() <= COALESCED {
+        if body.len() <= MAX_COALESCED {
             encode(framing, &body, &mut self.pending);
-            if self.pending.len() > COALESCED {
+            if self.pending.len() > MAX_COALESCED {
                 self.flush();
             }
             return;
@@ -122,15 +122,15 @@ impl Output {
     }
 
     /// Resolves when the host has taken some of the queued bytes.
-    pub(crate) async fn taken(&self) {
+    pub(crate) async fn wait_for_read(&self) {
         match &self.backlog {
-            Some(backlog) => backlog.taken.notified().await,
+            Some(backlog) => backlog.read_notify.notified().await,
             None => std::future::pending().await,
         }
     }
 
     /// Resolves when nothing reads our output any more.
-    pub(crate) fn closed(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn wait_closed(&self) -> impl Future<Output = ()> + use<> {
         let closed = Arc::clone(&self.closed);
         async move {
             tokio::select! {
@@ -144,7 +144,7 @@ impl Output {
     pub(crate) async fn finish(mut self) {
         self.flush();
         while self.backlog.as_ref().is_some_and(|backlog| backlog.bytes() > 0) {
-            self.taken().await;
+            self.wait_for_read().await;
         }
     }
 }
@@ -152,9 +152,11 @@ impl Output {
 /// Resolves when the host closed its end of stdout, also while nothing is written.
 async fn other_end_closed() {
     // A file cannot be watched, and it has no other end to close.
-    let Ok(stdout) = watch(rustix::stdio::stdout(), WATCHED) else { return std::future::pending().await };
+    let Ok(stdout) = watch(rustix::stdio::stdout(), PIPE_INTEREST) else {
+        return std::future::pending().await;
+    };
     loop {
-        let Ok(mut now) = stdout.ready(WATCHED).await else { return };
+        let Ok(mut now) = stdout.ready(PIPE_INTEREST).await else { return };
         if now.ready().is_error() || is_ready(rustix::stdio::stdout(), PollFlags::empty()) {
             return;
         }
@@ -167,7 +169,7 @@ async fn other_end_closed() {
     // Stdout is a socket, perhaps shared with stdin, and only its read half has closed. The kernel reports
     // the end of the other half only when polled.
     while !is_ready(rustix::stdio::stdout(), PollFlags::empty()) {
-        tokio::time::sleep(HALF_CLOSED).await;
+        tokio::time::sleep(HALF_CLOSED_CHECK_INTERVAL).await;
     }
 }
 
@@ -184,7 +186,7 @@ fn write_now(bytes: &[u8]) -> rustix::io::Result<usize> {
             return written;
         }
     }
-    if bytes.len() <= NEVER_BLOCKS && is_ready(stdout, PollFlags::OUT) {
+    if bytes.len() <= ATOMIC_WRITE && is_ready(stdout, PollFlags::OUT) {
         return rustix::io::write(stdout, bytes);
     }
     Err(Errno::AGAIN)
@@ -194,13 +196,13 @@ fn write_now(bytes: &[u8]) -> rustix::io::Result<usize> {
 #[derive(Default)]
 struct Backlog {
     // Held to add bytes or to take them out, never during a write.
-    state: Mutex<State>,
+    state: Mutex<OutputState>,
     more: Condvar,
-    taken: Notify,
+    read_notify: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct OutputState {
     waiting: VecDeque<Bytes>,
     /// Bytes that are queued or being written.
     bytes: usize,
@@ -231,16 +233,16 @@ impl Backlog {
                 }
             };
             if write_all(&bytes).is_err() {
-                *self.lock() = State::default();
-                self.taken.notify_one();
+                *self.lock() = OutputState::default();
+                self.read_notify.notify_one();
                 return closed.notify_one();
             }
             self.lock().bytes -= bytes.len();
-            self.taken.notify_one();
+            self.read_notify.notify_one();
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, OutputState> {
         self.state.lock().expect("BUG: an append panicked")
     }
 }

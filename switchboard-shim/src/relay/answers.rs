@@ -10,19 +10,19 @@ use switchboard_wire::hop::Draining;
 use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
-use super::calls::{Call, LostConnection};
+use super::calls::{LostConnection, SentMessage};
 use super::{PostPurpose, PostResult, Relay};
 use crate::fault::{self, Fault, MAX_TO_HOST};
 use crate::mailbox::{Batch, MailEvent};
-use crate::methods::{self, Kind, Mail, Method, Outgoing};
-use crate::post::{Answer, Body, PostError};
+use crate::methods::{self, HostMethod, Mail, OutgoingKind, OutgoingMessage};
+use crate::post::{AnswerBody, DaemonAnswer, PostError};
 use crate::replay::Replay;
 
 /// The longest an answer waits for the mailbox messages that come before it.
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// When a call's connection ends, how long it may take until the end of the daemon itself is noticed.
-const DEATH_SHOWS: Duration = Duration::from_millis(100);
+const DAEMON_EXIT_WAIT: Duration = Duration::from_millis(100);
 
 /// A daemon drains for at most 10 s; one that still runs after this is given up.
 const MAX_DRAIN: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ const MAX_DRAIN: Duration = Duration::from_secs(20);
 const MAX_TRIES: u8 = 5;
 
 /// An id that no request has: the filler for a notification has no other effect.
-const GAP_ID: &str = "\"switchboard-gap\"";
+const FILLER_ID: &str = "\"switchboard-gap\"";
 
 /// An answer that must wait until earlier mailbox messages are written.
 pub(super) struct DelayedAnswer {
@@ -47,7 +47,7 @@ impl Relay {
         let current = self.link.session().is_some_and(|session| session.epoch == epoch);
         // A draining daemon gets nothing new, and it exits sooner the fewer connections are open.
         if let Some(connection) = connection.filter(|_| current && !self.link.is_draining()) {
-            self.idle.keep(connection);
+            self.idle.put(connection);
         }
         if current && outcome.as_ref().is_err_and(PostError::is_shortage) {
             return self.requeue_unsent(purpose, seq);
@@ -63,28 +63,29 @@ impl Relay {
             return;
         };
         match outcome {
-            Ok(Answer { draining: Some(kind), status: 503, .. }) => {
+            Ok(DaemonAnswer { draining: Some(kind), status: 503, .. }) => {
                 if current {
                     self.drain(kind);
                 }
                 self.send_again(call.message, &never_taken());
             }
-            Ok(Answer { status: 404, .. }) => {
+            Ok(DaemonAnswer { status: 404, .. }) => {
                 // The daemon does not know the session, so it did nothing with the message.
                 self.send_again(call.message, &Fault::Refused { status: 404 });
                 if current {
-                    self.gone("switchboardd does not know this session");
+                    self.on_session_lost("switchboardd does not know this session");
                 }
             }
             Ok(answer) => self.on_answer(call, answer, current),
             Err(PostError::NoConnection(error)) if current && is_gone(&error) && !self.link.is_draining() => {
                 self.send_again(call.message, &never_taken());
-                self.gone(&error.to_string());
+                self.on_session_lost(&error.to_string());
             }
             Err(error) => {
                 let sent = matches!(error, PostError::Lost(_));
                 self.calls.insert(call);
-                self.calls.lose(arrival, LostConnection { at: Some(Instant::now() + DEATH_SHOWS), sent });
+                self.calls
+                    .lose(arrival, LostConnection { at: Some(Instant::now() + DAEMON_EXIT_WAIT), sent });
                 if !current {
                     let call = self.calls.remove(arrival).expect("BUG: it was put there a moment ago");
                     self.lose(call, &Fault::DaemonGone);
@@ -94,38 +95,44 @@ impl Relay {
     }
 
     /// Every sequence number must arrive: the daemon holds all later messages until then.
-    fn on_filled(&mut self, seq: u64, body: Bytes, tries: u8, outcome: Result<Answer, PostError>) {
+    fn on_filled(&mut self, seq: u64, body: Bytes, tries: u8, outcome: Result<DaemonAnswer, PostError>) {
         match outcome {
-            Ok(Answer { draining: Some(kind), status: 503, .. }) => self.drain(kind),
-            Ok(Answer { status: 404, .. }) => self.gone("switchboardd does not know this session"),
+            Ok(DaemonAnswer { draining: Some(kind), status: 503, .. }) => self.drain(kind),
+            Ok(DaemonAnswer { status: 404, .. }) => {
+                self.on_session_lost("switchboardd does not know this session")
+            }
             Ok(_) => {}
             // The mailbox poll notices the end of a draining daemon.
             Err(_) if self.link.is_draining() => {}
-            Err(PostError::NoConnection(error)) if is_gone(&error) => self.gone(&error.to_string()),
+            Err(PostError::NoConnection(error)) if is_gone(&error) => {
+                self.on_session_lost(&error.to_string())
+            }
             Err(_) if tries < MAX_TRIES => {
                 self.requeue_unsent(PostPurpose::GapFiller { body, tries: tries + 1 }, seq)
             }
-            Err(error) => self.gone(&format!("a gap in the order of messages stays open: {error}")),
+            Err(error) => {
+                self.on_session_lost(&format!("a gap in the order of messages stays open: {error}"))
+            }
         }
     }
 
-    fn on_answer(&mut self, call: Call, answer: Answer, current: bool) {
-        let Call { message, .. } = call;
+    fn on_answer(&mut self, call: SentMessage, answer: DaemonAnswer, current: bool) {
+        let SentMessage { message, .. } = call;
         let Some(id) = message.request_id() else {
             match answer.body {
                 _ if (200..300).contains(&answer.status) => self.replay.note(&message.kind, &message.body),
                 // It was not a valid message, so the error carries no request id.
-                Body::Whole(body) if answer.status == 400 && is_answer(&body) => self.write(body),
+                AnswerBody::Whole(body) if answer.status == 400 && is_answer(&body) => self.write(body),
                 _ => {}
             }
             return;
         };
         let body = match (answer.status, answer.body) {
-            (_, Body::TooLong { bytes }) => answered(&Fault::AnswerTooLong { bytes }, &message),
-            (200, Body::Whole(body)) => {
+            (_, AnswerBody::TooLong { bytes }) => failure_answer(&Fault::AnswerTooLong { bytes }, &message),
+            (200, AnswerBody::Whole(body)) => {
                 if Replay::concerns(&message.kind) && is_result(&body) {
                     self.replay.note(&message.kind, &message.body);
-                    if matches!(message.kind, Kind::Request { method: Method::Initialize, .. }) {
+                    if matches!(message.kind, OutgoingKind::Request { method: HostMethod::Initialize, .. }) {
                         self.batches = methods::agrees_on_batches(&body);
                     }
                 }
@@ -133,7 +140,7 @@ impl Relay {
             }
             // Cancelled: the host expects no answer.
             (202 | 204, _) => return,
-            (status, Body::Whole(body)) => addressed(&message, id, status, body),
+            (status, AnswerBody::Whole(body)) => addressed(&message, id, status, body),
         };
         let written = self.link.session().map_or(u64::MAX, |session| session.mail);
         if current && answer.mailbox > written {
@@ -145,8 +152,8 @@ impl Relay {
     }
 
     /// Requeues a message that the daemon cannot have acted on, at its place in the order.
-    fn send_again(&mut self, message: Outgoing, otherwise: &Fault) {
-        let listens = matches!(message.kind, Kind::Request { method: Method::Listen, .. });
+    fn send_again(&mut self, message: OutgoingMessage, otherwise: &Fault) {
+        let listens = matches!(message.kind, OutgoingKind::Request { method: HostMethod::Listen, .. });
         if message.tries >= MAX_TRIES && !listens {
             return self.fail(&message, otherwise);
         }
@@ -154,7 +161,7 @@ impl Relay {
     }
 
     /// Handles a message that the daemon may have acted on: only what is safe to repeat is sent again.
-    pub(super) fn lose(&mut self, call: Call, fault: &Fault) {
+    pub(super) fn lose(&mut self, call: SentMessage, fault: &Fault) {
         self.posts.abort(&call.ticket);
         if call.is_unsent() {
             self.send_again(call.message, &never_taken());
@@ -168,7 +175,7 @@ impl Relay {
     /// Gives up calls whose connection ended although the daemon is still running.
     pub(super) fn give_up_lost(&mut self, now: Instant) {
         for call in self.calls.take_given_up(now) {
-            let id = call.message.request_id().unwrap_or(GAP_ID);
+            let id = call.message.request_id().unwrap_or(FILLER_ID);
             let filler = fault::cancelled(id, "its connection was lost");
             self.fill_gap(call.epoch, call.seq, filler.into());
             self.lose(call, &Fault::ConnectionLost);
@@ -181,7 +188,7 @@ impl Relay {
         }
         match mail {
             MailEvent::Batch(batch) => self.on_batch(batch),
-            MailEvent::Ended(why) => self.gone(&why),
+            MailEvent::Ended(why) => self.on_session_lost(&why),
         }
     }
 
@@ -210,7 +217,13 @@ impl Relay {
                 self.questions.insert(id.clone());
                 self.arrivals += 1;
                 let (arrival, arrived) = (self.arrivals, Instant::now());
-                self.hold(Outgoing { arrival, arrived, body, kind: Kind::Response { id }, tries: 0 });
+                self.hold(OutgoingMessage {
+                    arrival,
+                    arrived,
+                    body,
+                    kind: OutgoingKind::Response { id },
+                    tries: 0,
+                });
             }
             return;
         }
@@ -288,26 +301,26 @@ fn is_result(body: &[u8]) -> bool {
 }
 
 /// The answer to a request that failed.
-fn answered(fault: &Fault, message: &Outgoing) -> Bytes {
+fn failure_answer(fault: &Fault, message: &OutgoingMessage) -> Bytes {
     fault.answer(message).expect("BUG: only a request is answered").into()
 }
 
 /// Turns the body of a non-200 answer into an answer to this message, whose id is `id`.
-fn addressed(message: &Outgoing, id: &str, status: u16, body: Bytes) -> Bytes {
+fn addressed(message: &OutgoingMessage, id: &str, status: u16, body: Bytes) -> Bytes {
     match Message::parse(&body) {
         Ok(Message::Response { id: own, outcome: Outcome::Error(error), .. }) if own.get() == "null" => {
             match (&message.kind, status) {
                 // Too long, or too many at once. Hosts show the model the text of a result.
-                (Kind::Request { method: Method::Call, .. }, 413 | 429) => {
+                (OutgoingKind::Request { method: HostMethod::Call, .. }, 413 | 429) => {
                     let why = Members::of(error).and_then(|error| error.text("message"));
                     let why = why.map_or_else(|| error.get().to_owned(), Into::into);
-                    answered(&Fault::NotTaken { status, why }, message)
+                    failure_answer(&Fault::NotTaken { status, why }, message)
                 }
                 _ => fault::with_id(id, error.get()).into(),
             }
         }
         Ok(Message::Response { id: own, .. }) if own.get() == id => body,
-        _ => answered(&Fault::Refused { status }, message),
+        _ => failure_answer(&Fault::Refused { status }, message),
     }
 }
 

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use super::posts::Ticket;
-use crate::methods::{Kind, Method, Outgoing};
+use crate::methods::{HostMethod, OutgoingKind, OutgoingMessage};
 
 /// A message sent to the daemon.
-pub(super) struct Call {
-    pub(super) message: Outgoing,
+pub(super) struct SentMessage {
+    pub(super) message: OutgoingMessage,
     /// The session it was sent on.
     pub(super) epoch: u64,
     pub(super) seq: u64,
@@ -30,13 +30,13 @@ pub(super) struct LostConnection {
     pub(super) sent: bool,
 }
 
-impl Call {
-    pub(super) fn new(message: Outgoing, epoch: u64, seq: u64, ticket: Ticket) -> Self {
+impl SentMessage {
+    pub(super) fn new(message: OutgoingMessage, epoch: u64, seq: u64, ticket: Ticket) -> Self {
         Self { message, epoch, seq, ticket, lost: None }
     }
 
     pub(super) fn is_listen(&self) -> bool {
-        matches!(self.message.kind, Kind::Request { method: Method::Listen, .. })
+        matches!(self.message.kind, OutgoingKind::Request { method: HostMethod::Listen, .. })
     }
 
     /// Whether the daemon cannot have acted on it.
@@ -46,8 +46,8 @@ impl Call {
 }
 
 #[derive(Default)]
-pub(super) struct Calls {
-    by_arrival: BTreeMap<u64, Call>,
+pub(super) struct SentMessages {
+    by_arrival: BTreeMap<u64, SentMessage>,
     requests: usize,
     notifications: usize,
     lost: usize,
@@ -56,8 +56,8 @@ pub(super) struct Calls {
     of_epoch: usize,
 }
 
-impl Calls {
-    pub(super) fn insert(&mut self, call: Call) {
+impl SentMessages {
+    pub(super) fn insert(&mut self, call: SentMessage) {
         if call.epoch > self.epoch {
             (self.epoch, self.of_epoch) = (call.epoch, 0);
         }
@@ -65,18 +65,18 @@ impl Calls {
         self.by_arrival.insert(call.message.arrival, call);
     }
 
-    pub(super) fn remove(&mut self, arrival: u64) -> Option<Call> {
+    pub(super) fn remove(&mut self, arrival: u64) -> Option<SentMessage> {
         let call = self.by_arrival.remove(&arrival)?;
         self.count(&call, -1);
         Some(call)
     }
 
-    pub(super) fn get(&self, arrival: u64) -> Option<&Call> {
+    pub(super) fn get(&self, arrival: u64) -> Option<&SentMessage> {
         self.by_arrival.get(&arrival)
     }
 
     /// The request with this host id.
-    pub(super) fn find(&self, id: &str) -> Option<&Call> {
+    pub(super) fn find(&self, id: &str) -> Option<&SentMessage> {
         self.by_arrival.values().find(|call| call.message.request_id() == Some(id))
     }
 
@@ -90,7 +90,7 @@ impl Calls {
         self.change(arrival, |call| (call.ticket, call.lost) = (ticket, None))
     }
 
-    fn change(&mut self, arrival: u64, change: impl FnOnce(&mut Call)) -> bool {
+    fn change(&mut self, arrival: u64, change: impl FnOnce(&mut SentMessage)) -> bool {
         let Some(mut call) = self.remove(arrival) else { return false };
         change(&mut call);
         self.insert(call);
@@ -98,14 +98,14 @@ impl Calls {
     }
 
     /// Removes and returns all matching calls, in order.
-    pub(super) fn take_if(&mut self, mut wanted: impl FnMut(&Call) -> bool) -> Vec<Call> {
+    pub(super) fn take_if(&mut self, mut wanted: impl FnMut(&SentMessage) -> bool) -> Vec<SentMessage> {
         let found: Vec<u64> =
             self.by_arrival.iter().filter(|(_, call)| wanted(call)).map(|(arrival, _)| *arrival).collect();
         found.into_iter().filter_map(|arrival| self.remove(arrival)).collect()
     }
 
     /// Removes and returns the calls without a connection.
-    pub(super) fn take_lost(&mut self) -> Vec<Call> {
+    pub(super) fn take_lost(&mut self) -> Vec<SentMessage> {
         if self.lost == 0 {
             return Vec::new();
         }
@@ -113,7 +113,7 @@ impl Calls {
     }
 
     /// Removes and returns the calls that have been without a connection for long enough.
-    pub(super) fn take_given_up(&mut self, now: Instant) -> Vec<Call> {
+    pub(super) fn take_given_up(&mut self, now: Instant) -> Vec<SentMessage> {
         if self.lost == 0 {
             return Vec::new();
         }
@@ -145,21 +145,21 @@ impl Calls {
 
     /// Whether only `subscriptions/listen` requests are left.
     pub(super) fn only_listens(&self) -> bool {
-        self.by_arrival.values().all(Call::is_listen)
+        self.by_arrival.values().all(SentMessage::is_listen)
     }
 
     pub(super) fn len(&self) -> usize {
         self.by_arrival.len()
     }
 
-    fn count(&mut self, call: &Call, change: isize) {
+    fn count(&mut self, call: &SentMessage, change: isize) {
         let add = |count: &mut usize, counts: bool| {
             if counts {
                 *count = count.checked_add_signed(change).expect("BUG: more went than came");
             }
         };
         add(&mut self.requests, call.message.request_id().is_some());
-        add(&mut self.notifications, matches!(call.message.kind, Kind::Notification(_)));
+        add(&mut self.notifications, matches!(call.message.kind, OutgoingKind::Notification(_)));
         add(&mut self.lost, call.lost.is_some());
         add(&mut self.of_epoch, call.epoch == self.epoch);
     }
@@ -170,21 +170,22 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::methods::{Kind, Method, NotificationKind};
+    use crate::methods::{HostMethod, NotificationKind, OutgoingKind};
 
-    fn call(arrival: u64, epoch: u64, request: bool) -> Call {
+    fn call(arrival: u64, epoch: u64, request: bool) -> SentMessage {
         let kind = if request {
-            Kind::Request { id: arrival.to_string().into(), method: Method::Once }
+            OutgoingKind::Request { id: arrival.to_string().into(), method: HostMethod::Once }
         } else {
-            Kind::Notification(NotificationKind::Other)
+            OutgoingKind::Notification(NotificationKind::Other)
         };
-        let message = Outgoing { arrival, arrived: Instant::now(), body: Bytes::new(), kind, tries: 1 };
-        Call::new(message, epoch, arrival, Ticket::Single(arrival))
+        let message =
+            OutgoingMessage { arrival, arrived: Instant::now(), body: Bytes::new(), kind, tries: 1 };
+        SentMessage::new(message, epoch, arrival, Ticket::Single(arrival))
     }
 
     #[test]
     fn counts_match_the_calls() {
-        let mut calls = Calls::default();
+        let mut calls = SentMessages::default();
         for (arrival, epoch, request) in [(1, 1, true), (2, 1, false), (3, 2, true), (4, 2, true)] {
             calls.insert(call(arrival, epoch, request));
         }
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn lost_calls_are_given_up_after_their_deadline() {
-        let mut calls = Calls::default();
+        let mut calls = SentMessages::default();
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(1);
         for arrival in 1..=3 {

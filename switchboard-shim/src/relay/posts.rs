@@ -10,7 +10,7 @@ use tokio::task::{AbortHandle, JoinSet};
 pub(super) struct Posts<T> {
     single: Option<Single<T>>,
     /// The result of the single POST, if it ended while no result was wanted.
-    kept: Option<T>,
+    finished_single: Option<T>,
     /// How many POSTs were polled by the loop; numbers the tickets.
     singles: u64,
     tasks: JoinSet<T>,
@@ -30,7 +30,7 @@ pub(super) enum Ticket {
 
 impl<T: Send + 'static> Posts<T> {
     pub(super) fn new() -> Self {
-        Self { single: None, kept: None, singles: 0, tasks: JoinSet::new() }
+        Self { single: None, finished_single: None, singles: 0, tasks: JoinSet::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -63,7 +63,7 @@ impl<T: Send + 'static> Posts<T> {
                 return self.poll(cx);
             }
             if let Poll::Ready(posted) = self.poll_single(cx) {
-                self.kept = Some(posted);
+                self.finished_single = Some(posted);
             }
             Poll::Pending
         })
@@ -71,7 +71,7 @@ impl<T: Send + 'static> Posts<T> {
     }
 
     /// The result of a task that has already ended.
-    pub(super) fn ended(&mut self) -> Option<T> {
+    pub(super) fn take_finished(&mut self) -> Option<T> {
         while let Some(ended) = self.tasks.try_join_next() {
             // An aborted task was cancelled; nothing waits for it.
             if let Ok(posted) = ended {
@@ -82,7 +82,7 @@ impl<T: Send + 'static> Posts<T> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
-        if let Some(posted) = self.kept.take() {
+        if let Some(posted) = self.finished_single.take() {
             return Poll::Ready(posted);
         }
         if let Poll::Ready(posted) = self.poll_single(cx) {
@@ -104,7 +104,7 @@ impl<T: Send + 'static> Posts<T> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.single.is_none() && self.kept.is_none() && self.tasks.is_empty()
+        self.single.is_none() && self.finished_single.is_none() && self.tasks.is_empty()
     }
 }
 

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use switchboard_wire::hop;
 use tokio::time::Instant;
 
-use super::calls::{Call, LostConnection};
+use super::calls::{LostConnection, SentMessage};
 use super::posts::Ticket;
 use super::{PostPurpose, PostResult, Relay};
 use crate::fault::{Fault, MAX_TO_HOST};
-use crate::mailbox::SHORTAGE_PAUSE;
-use crate::methods::{Kind, Outgoing};
-use crate::post::{Request, post};
+use crate::mailbox::NO_DESCRIPTOR_PAUSE;
+use crate::methods::{OutgoingKind, OutgoingMessage};
+use crate::post::{DaemonRequest, post};
 use crate::waiting::SendCapacity;
 
 /// How many notifications may be in flight at once. Each takes a connection and is answered at once, in
@@ -21,10 +21,10 @@ const NOTIFICATIONS: usize = 8;
 
 impl Relay {
     /// Queues a message for [`Relay::pump`].
-    pub(super) fn hold(&mut self, message: Outgoing) {
+    pub(super) fn hold(&mut self, message: OutgoingMessage) {
         let owed = match &message.kind {
-            Kind::Response { id } => self.questions.remove(id),
-            Kind::Request { .. } | Kind::Notification(_) => false,
+            OutgoingKind::Response { id } => self.questions.remove(id),
+            OutgoingKind::Request { .. } | OutgoingKind::Notification(_) => false,
         };
         if let Err(full) = self.waiting.add(message, owed) {
             match (Fault::Busy { waiting: full.waiting }).answer(&full.refused) {
@@ -53,7 +53,7 @@ impl Relay {
         }
     }
 
-    fn next_to_send(&mut self) -> Option<Outgoing> {
+    fn next_to_send(&mut self) -> Option<OutgoingMessage> {
         if !self.unsent.is_empty() {
             return None;
         }
@@ -66,18 +66,18 @@ impl Relay {
                 return None;
             } else {
                 let room = SendCapacity {
-                    request: self.calls.requests() < self.room,
+                    request: self.calls.requests() < self.max_in_flight,
                     notification: self.calls.notifications() < NOTIFICATIONS,
                 };
                 self.waiting.next(room)?
             };
             match &message.kind {
-                Kind::Response { id } => {
-                    if session.asked(id) {
+                OutgoingKind::Response { id } => {
+                    if session.is_open_question(id) {
                         return Some(message);
                     }
                 }
-                Kind::Request { .. } | Kind::Notification(_) => return Some(message),
+                OutgoingKind::Request { .. } | OutgoingKind::Notification(_) => return Some(message),
             }
         }
     }
@@ -87,14 +87,14 @@ impl Relay {
         self.calls.any_before(self.link.session().map(|session| session.epoch))
     }
 
-    fn send(&mut self, mut message: Outgoing) {
+    fn send(&mut self, mut message: OutgoingMessage) {
         let session = self.link.session_mut().expect("BUG: a message was chosen without a session");
         session.seq += 1;
         let (epoch, seq) = (session.epoch, session.seq);
         message.tries = message.tries.saturating_add(1);
         let ticket = self.post(PostPurpose::Message(message.arrival), seq, message.body.clone());
         if let Some(ticket) = ticket {
-            self.calls.insert(Call::new(message, epoch, seq, ticket));
+            self.calls.insert(SentMessage::new(message, epoch, seq, ticket));
         }
     }
 
@@ -102,7 +102,7 @@ impl Relay {
     fn post(&mut self, purpose: PostPurpose, seq: u64, body: Bytes) -> Option<Ticket> {
         let session = self.link.session()?;
         let epoch = session.epoch;
-        let request = Request {
+        let request = DaemonRequest {
             path: hop::PROXY,
             session: Some(Arc::clone(&session.id)),
             seq: Some(seq),
@@ -136,7 +136,7 @@ impl Relay {
             }
         }
         self.unsent.insert(seq, purpose);
-        self.retry_unsent_at = Instant::now() + SHORTAGE_PAUSE;
+        self.retry_unsent_at = Instant::now() + NO_DESCRIPTOR_PAUSE;
     }
 
     /// Retries unsent POSTs, lowest sequence number first: the daemon needs that one before all others.
@@ -147,7 +147,7 @@ impl Relay {
                 if now < self.retry_unsent_at {
                     return;
                 }
-                self.retry_unsent_at = now + SHORTAGE_PAUSE;
+                self.retry_unsent_at = now + NO_DESCRIPTOR_PAUSE;
             }
             let (seq, purpose) = self.unsent.pop_first().expect("BUG: it was not empty");
             match purpose {

@@ -13,13 +13,13 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
 use super::Relay;
-use super::calls::Call;
+use super::calls::SentMessage;
 use crate::fault::{self, Fault};
 use crate::greeting;
-use crate::link::{self, OpenError, Opened};
+use crate::link::{self, OpenError, OpenedSession};
 use crate::mailbox;
-use crate::methods::{self, Kind, Method, Outgoing};
-use crate::start::StartError;
+use crate::methods::{self, HostMethod, OutgoingKind, OutgoingMessage};
+use crate::start::LaunchError;
 
 /// The pause after the first failure; it doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -32,7 +32,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 const OLD_CALLS_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) struct Link {
-    state: State,
+    state: LinkState,
     epoch: u64,
     backoff: Backoff,
     /// Since when there is no session.
@@ -45,9 +45,9 @@ pub(super) struct Link {
     tried: Instant,
 }
 
-enum State {
-    Up(Session),
-    Opening(JoinHandle<Result<Opened, OpenError>>),
+enum LinkState {
+    Up(RelaySession),
+    Opening(JoinHandle<Result<OpenedSession, OpenError>>),
     Down { retry: Instant },
 }
 
@@ -61,7 +61,7 @@ enum DownReason {
 }
 
 /// An open session with a daemon.
-pub(super) struct Session {
+pub(super) struct RelaySession {
     pub(super) id: Arc<str>,
     /// The socket of its daemon.
     pub(super) socket: Arc<Path>,
@@ -78,15 +78,15 @@ pub(super) struct Session {
     mailbox: AbortHandle,
 }
 
-impl Session {
+impl RelaySession {
     /// Whether the question with this raw id came from this daemon.
-    pub(super) fn asked(&self, id: &str) -> bool {
+    pub(super) fn is_open_question(&self, id: &str) -> bool {
         let id = Raw::parse(id.as_bytes()).and_then(envelope::string);
         id.and_then(|id| Some(id.strip_prefix(&self.boot)?.starts_with('-'))).unwrap_or(false)
     }
 }
 
-impl Drop for Session {
+impl Drop for RelaySession {
     fn drop(&mut self) {
         self.mailbox.abort();
     }
@@ -96,7 +96,7 @@ impl Link {
     pub(super) fn new() -> Self {
         let since = Instant::now();
         Self {
-            state: State::Down { retry: since },
+            state: LinkState::Down { retry: since },
             epoch: 0,
             backoff: Backoff::new(FIRST_PAUSE, MAX_PAUSE),
             since,
@@ -106,29 +106,29 @@ impl Link {
         }
     }
 
-    pub(super) fn session(&self) -> Option<&Session> {
+    pub(super) fn session(&self) -> Option<&RelaySession> {
         match &self.state {
-            State::Up(session) => Some(session),
-            State::Opening(_) | State::Down { .. } => None,
+            LinkState::Up(session) => Some(session),
+            LinkState::Opening(_) | LinkState::Down { .. } => None,
         }
     }
 
-    pub(super) fn session_mut(&mut self) -> Option<&mut Session> {
+    pub(super) fn session_mut(&mut self) -> Option<&mut RelaySession> {
         match &mut self.state {
-            State::Up(session) => Some(session),
-            State::Opening(_) | State::Down { .. } => None,
+            LinkState::Up(session) => Some(session),
+            LinkState::Opening(_) | LinkState::Down { .. } => None,
         }
     }
 
     /// If waiting is pointless: the fault for every request that arrived up to the returned time.
     pub(super) fn refusal(&self) -> Option<(Fault, Instant)> {
         match (&self.state, &self.why) {
-            (State::Up(session), _) if self.stopped && session.draining.is_some() => {
+            (LinkState::Up(session), _) if self.stopped && session.draining.is_some() => {
                 Some((Fault::Stopped, Instant::now()))
             }
             // A user may have started the daemon since the last attempt.
-            (State::Down { .. }, _) if self.stopped => Some((Fault::Stopped, self.tried)),
-            (State::Down { .. }, Some(DownReason::Versions(why))) => {
+            (LinkState::Down { .. }, _) if self.stopped => Some((Fault::Stopped, self.tried)),
+            (LinkState::Down { .. }, Some(DownReason::Versions(why))) => {
                 Some((Fault::Versions(why.clone()), Instant::now()))
             }
             _ => None,
@@ -138,7 +138,7 @@ impl Link {
     /// Whether to attempt a session before the retry time: the last attempt found the daemon stopped, and a
     /// request has arrived since.
     pub(super) fn is_asked_for(&self, oldest: Option<Instant>) -> bool {
-        let is_down = matches!(self.state, State::Down { .. });
+        let is_down = matches!(self.state, LinkState::Down { .. });
         is_down && self.stopped && oldest.is_some_and(|arrived| arrived > self.tried)
     }
 
@@ -155,8 +155,8 @@ impl Link {
     }
 
     /// The outcome of the current attempt.
-    pub(super) async fn opened(&mut self) -> Result<Opened, OpenError> {
-        let State::Opening(task) = &mut self.state else {
+    pub(super) async fn opened(&mut self) -> Result<OpenedSession, OpenError> {
+        let LinkState::Opening(task) = &mut self.state else {
             return std::future::pending().await;
         };
         match task.await {
@@ -169,9 +169,9 @@ impl Link {
     pub(super) fn deadline(&self, oldest: Option<Instant>, old_calls: bool) -> Option<Instant> {
         let settled = old_calls.then_some(self.since + OLD_CALLS_TIMEOUT);
         let other = match &self.state {
-            State::Up(session) => session.drain_ends,
-            State::Opening(_) => None,
-            State::Down { retry } => {
+            LinkState::Up(session) => session.drain_ends,
+            LinkState::Opening(_) => None,
+            LinkState::Down { retry } => {
                 let expired = oldest.map(|arrived| arrived.max(self.since) + MAX_WAIT);
                 expired.into_iter().chain([*retry]).min()
             }
@@ -180,7 +180,7 @@ impl Link {
     }
 
     fn down(&mut self, retry: Instant) {
-        self.state = State::Down { retry };
+        self.state = LinkState::Down { retry };
     }
 }
 
@@ -193,13 +193,13 @@ impl Relay {
             self.spec.clone(),
             self.replay.messages(),
         );
-        self.link.state = State::Opening(tokio::spawn(open));
+        self.link.state = LinkState::Opening(tokio::spawn(open));
     }
 
-    pub(super) fn on_opened(&mut self, opened: Result<Opened, OpenError>) {
+    pub(super) fn on_opened(&mut self, opened: Result<OpenedSession, OpenError>) {
         let now = Instant::now();
         let error = match opened {
-            Ok(opened) => return self.take_up(opened),
+            Ok(opened) => return self.on_session_opened(opened),
             Err(error) => error,
         };
         self.link.tried = now;
@@ -207,7 +207,7 @@ impl Relay {
         if self.link.why().as_deref() != Some(&text) {
             self.notes.say(&text);
         }
-        if matches!(error, OpenError::Start(StartError::Stopped)) {
+        if matches!(error, OpenError::Start(LaunchError::Stopped)) {
             self.link.stop();
         }
         self.link.why = Some(match error {
@@ -220,8 +220,8 @@ impl Relay {
         self.link_due(now);
     }
 
-    fn take_up(&mut self, opened: Opened) {
-        let Opened { session, boot, connection, socket, started } = opened;
+    fn on_session_opened(&mut self, opened: OpenedSession) {
+        let OpenedSession { session, boot, connection, socket, started } = opened;
         if self.link.epoch == 0 && !started && self.target.config.is_some() {
             self.notes.say(
                 "switchboardd is running already, so `--config` has no effect; run `switchboard stop`, then start again",
@@ -233,9 +233,9 @@ impl Relay {
         let mailbox = tokio::spawn(poll).abort_handle();
         self.idle.clear();
         if let Some(connection) = connection {
-            self.idle.keep(connection);
+            self.idle.put(connection);
         }
-        self.link.state = State::Up(Session {
+        self.link.state = LinkState::Up(RelaySession {
             id: session,
             socket,
             epoch,
@@ -250,19 +250,19 @@ impl Relay {
         self.link.why = None;
         self.link.stopped = false;
         if std::mem::take(&mut self.greeted) {
-            greeting::changed().for_each(|change| self.write(change));
+            greeting::list_changed_notifications().for_each(|change| self.write(change));
         }
     }
 
     /// Answers without a daemon, to keep a host that would give up its connection. False if that needs a
     /// daemon.
-    fn answer_alone(&mut self, message: &Outgoing, why: &str) -> bool {
+    fn answer_alone(&mut self, message: &OutgoingMessage, why: &str) -> bool {
         // With `--child`, only the child itself can answer.
         if self.spec.child.is_some() {
             return false;
         }
         let Some(answer) = greeting::answer(message, self.greeted, why) else { return false };
-        if let Kind::Request { id, method: Method::Initialize } = &message.kind {
+        if let OutgoingKind::Request { id, method: HostMethod::Initialize } = &message.kind {
             // No daemon has parsed it in full, and it would be replayed to the next one.
             if envelope::Message::parse(&message.body).is_err() {
                 self.write(fault::parse_error_of(id));
@@ -278,7 +278,7 @@ impl Relay {
     }
 
     /// The daemon, or our session there, is gone.
-    pub(super) fn gone(&mut self, why: &str) {
+    pub(super) fn on_session_lost(&mut self, why: &str) {
         let draining = self.link.session().and_then(|session| session.draining);
         if draining.is_none() {
             self.notes.say(&format!("lost switchboardd: {why}"));
@@ -310,7 +310,7 @@ impl Relay {
         self.lose_all(old);
     }
 
-    fn lose_all(&mut self, calls: Vec<Call>) {
+    fn lose_all(&mut self, calls: Vec<SentMessage>) {
         for call in calls {
             self.lose(call, &Fault::DaemonGone);
         }
@@ -322,9 +322,9 @@ impl Relay {
             self.settle_old_calls();
         }
         if self.link.session().and_then(|session| session.drain_ends).is_some_and(|end| end <= now) {
-            self.gone("it did not end although it drains");
+            self.on_session_lost("it did not end although it drains");
         }
-        let State::Down { retry } = self.link.state else {
+        let LinkState::Down { retry } = self.link.state else {
             return;
         };
         if self.link.since + MAX_WAIT <= now {

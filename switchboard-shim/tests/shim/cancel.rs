@@ -21,7 +21,7 @@ fn a_call_in_flight_loses_its_connection_and_its_answer() {
     let next = daemon.expect("tools/call");
     assert_eq!(next.seq, 2);
     next.result(&json!({}));
-    host.hears_result(2);
+    host.expect_result(2);
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_cancelled_queued_call_uses_no_sequence_number() {
     host.cancel(64);
     host.ping();
     first[0].result(&json!({}));
-    host.hears_result(first[0].json()["id"].clone());
+    host.expect_result(first[0].json()["id"].clone());
     let next = daemon.expect("tools/call");
     assert_eq!((next.seq, next.json()["id"].as_u64()), (65, Some(65)));
 }
@@ -48,7 +48,7 @@ fn ids_are_compared_as_raw_json() {
     host.cancel("unknown");
     host.ping();
     call.result(&json!({}));
-    host.hears_result("1");
+    host.expect_result("1");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn initialize_is_not_cancellable() {
     host.cancel(0);
     host.ping();
     call.result(&json!({}));
-    host.hears_result(0);
+    host.expect_result(0);
 }
 
 #[test]
@@ -71,6 +71,6 @@ fn an_answer_that_waits_for_the_mailbox_can_still_be_cancelled() {
     host.cancel(1);
     host.ping();
     daemon.mail(&json!({"jsonrpc": "2.0", "method": "notifications/x"}));
-    assert_eq!(host.hears()["method"], "notifications/x");
+    assert_eq!(host.expect_message()["method"], "notifications/x");
     host.ping();
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct FakeDaemon {
     shared: Arc<Shared>,
@@ -85,7 +85,7 @@ impl FakeDaemon {
     /// The next POST to `/proxy`.
     #[track_caller]
     pub(crate) fn call(&self) -> Call {
-        self.calls.recv_timeout(PATIENCE).expect("the shim sent nothing")
+        self.calls.recv_timeout(TEST_TIMEOUT).expect("the shim sent nothing")
     }
 
     /// The next POST, which must carry this method.
@@ -102,7 +102,7 @@ impl FakeDaemon {
 
     /// Answers the next POST; true if none came for so long that no client can be left.
     pub(crate) fn quiet_for_ever(&self, answer: impl FnOnce(Call)) -> bool {
-        self.calls.recv_timeout(PATIENCE * 3).map(answer).is_err()
+        self.calls.recv_timeout(TEST_TIMEOUT * 3).map(answer).is_err()
     }
 
     /// The bodies of the sessions opened so far; waits until there are at least `count`.
@@ -110,7 +110,7 @@ impl FakeDaemon {
     pub(crate) fn sessions(&self, count: usize) -> Vec<Value> {
         let state = self.shared.state.lock().unwrap();
         let late = |state: &mut State| state.sessions.len() < count;
-        let (state, wait) = self.shared.changed.wait_timeout_while(state, PATIENCE, late).unwrap();
+        let (state, wait) = self.shared.changed.wait_timeout_while(state, TEST_TIMEOUT, late).unwrap();
         let sessions = state.sessions.clone();
         drop(state);
         assert!(!wait.timed_out(), "{} sessions", sessions.len());
@@ -257,7 +257,7 @@ impl Call {
 
 /// Polls until the check holds; false after [`PATIENCE`].
 pub(crate) fn until(mut check: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     while Instant::now() < end {
         if check() {
             return true;

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::daemon::FakeDaemon;
-use crate::host::{Host, place};
+use crate::host::{Host, socket_dir};
 
 /// Initialises like a host, and subscribes to two resources and unsubscribes from one of them.
 fn handshake(host: &mut Host, daemon: &FakeDaemon) {
     host.request(0, "initialize");
     daemon.expect("initialize").result(&json!({}));
-    host.hears_result(0);
+    host.expect_result(0);
     host.notify("notifications/initialized");
     daemon.expect("notifications/initialized").accepted();
     for (id, method, uri) in
@@ -19,25 +19,25 @@ fn handshake(host: &mut Host, daemon: &FakeDaemon) {
     {
         host.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {"uri": uri}}));
         daemon.expect(method).result(&json!({}));
-        host.hears_result(id);
+        host.expect_result(id);
     }
     for (id, level) in [(4, "debug"), (5, "error")] {
         host.say(
             &json!({"jsonrpc": "2.0", "id": id, "method": "logging/setLevel", "params": {"level": level}}),
         );
         daemon.expect("logging/setLevel").result(&json!({}));
-        host.hears_result(id);
+        host.expect_result(id);
     }
 }
 
 #[test]
 fn calls_in_flight_fail_and_the_session_continues() {
-    let (folder, socket) = place();
+    let (folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = Host::start(&socket);
     handshake(&mut host, &daemon);
     daemon.mail(&json!({"jsonrpc": "2.0", "id": "boot1-1", "method": "roots/list"}));
-    assert_eq!(host.hears()["id"], "boot1-1");
+    assert_eq!(host.expect_message()["id"], "boot1-1");
     host.request("call", "tools/call");
     let _call = daemon.expect("tools/call");
     host.request("unknown", "x/y");
@@ -47,11 +47,11 @@ fn calls_in_flight_fail_and_the_session_continues() {
 
     let died = Instant::now();
     daemon.die();
-    let withdrawn = host.hears();
+    let withdrawn = host.expect_message();
     assert_eq!(withdrawn["method"], "notifications/cancelled");
     assert_eq!(withdrawn["params"]["requestId"], "boot1-1");
-    let one = host.hears();
-    let other = host.hears();
+    let one = host.expect_message();
+    let other = host.expect_message();
     let about = json!({"switchboard": {"kind": "daemon_gone", "retryable": false}});
     let text = "switchboardd restarted; the call may or may not have run";
     for told in [&one, &other] {
@@ -81,7 +81,7 @@ fn calls_in_flight_fail_and_the_session_continues() {
     let list = next.expect("tools/list");
     assert_eq!(list.seq, 1);
     list.result(&json!({}));
-    host.hears_result("list");
+    host.expect_result("list");
 
     // An answer to the dead daemon's question is dropped, one to the new daemon's is sent.
     host.say(&json!({"jsonrpc": "2.0", "id": "boot1-1", "result": {}}));
@@ -93,7 +93,7 @@ fn calls_in_flight_fail_and_the_session_continues() {
 
 #[test]
 fn an_unanswered_initialize_is_sent_again() {
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = Host::start(&socket);
     host.request(0, "initialize");
@@ -117,7 +117,7 @@ fn after_an_unknown_session_the_shim_opens_a_new_one_and_resends() {
     let again = daemon.expect("tools/call");
     assert_eq!((again.session.as_str(), again.seq), ("boot1-session-2", 1));
     again.result(&json!({}));
-    host.hears_result(1);
+    host.expect_result(1);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_lost_connection_costs_one_call() {
     host.request(3, "tools/list");
     let safe = daemon.expect("tools/list");
     lost.hang_up();
-    host.hears_failed_call(1, "connection_lost");
+    host.expect_failed_call(1, "connection_lost");
     let filler = daemon.expect("notifications/cancelled");
     assert_eq!(filler.seq, lost.seq);
     filler.accepted();
@@ -143,20 +143,20 @@ fn a_lost_connection_costs_one_call() {
     filler.accepted();
     assert_eq!((again.seq, again.json()["method"].as_str()), (4, Some("tools/list")));
     again.result(&json!({}));
-    host.hears_result(3);
+    host.expect_result(3);
     kept.result(&json!({}));
-    host.hears_result(2);
+    host.expect_result(2);
     assert_eq!(daemon.sessions(1).len(), 1);
 }
 
 #[test]
 fn without_a_daemon_requests_wait_and_then_fail_with_the_reason() {
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let mut host = Host::start(&socket);
     let asked = Instant::now();
     host.request(1, "tools/call");
     host.ping();
-    let text = host.hears_failed_call(1, "no_daemon");
+    let text = host.expect_failed_call(1, "no_daemon");
     assert!(text.contains("s.sock"), "{text}");
     let waited = asked.elapsed();
     assert!(waited > Duration::from_secs(4) && waited < Duration::from_secs(7), "{waited:?}");
@@ -164,35 +164,35 @@ fn without_a_daemon_requests_wait_and_then_fail_with_the_reason() {
     host.request(2, "tools/call");
     let daemon = FakeDaemon::bind(&socket, "boot1");
     daemon.expect("tools/call").result(&json!({}));
-    host.hears_result(2);
+    host.expect_result(2);
 }
 
 #[test]
 fn without_a_daemon_the_shim_answers_initialize_and_announces_lists_later() {
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let mut host = Host::start(&socket);
     host.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}));
-    let hello = host.hears_result(1);
+    let hello = host.expect_result(1);
     assert_eq!(hello["protocolVersion"], "2025-06-18");
     assert_eq!(hello["capabilities"]["tools"]["listChanged"], true);
     host.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     host.request(2, "tools/list");
-    assert_eq!(host.hears_result(2), json!({"tools": []}));
+    assert_eq!(host.expect_result(2), json!({"tools": []}));
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let hello = daemon.sessions(1).remove(0);
     assert_eq!(hello["handshake"][0]["method"], "initialize", "{hello}");
     for kind in ["tools", "prompts", "resources"] {
-        assert_eq!(host.hears()["method"], format!("notifications/{kind}/list_changed"));
+        assert_eq!(host.expect_message()["method"], format!("notifications/{kind}/list_changed"));
     }
     daemon.expect("notifications/initialized").accepted();
     host.request(3, "tools/list");
     daemon.expect("tools/list").result(&json!({"tools": [1]}));
-    assert_eq!(host.hears_result(3), json!({"tools": [1]}));
+    assert_eq!(host.expect_result(3), json!({"tools": [1]}));
 }
 
 #[test]
 fn a_version_mismatch_fails_requests_at_once() {
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let body = r#"{"error":"hop 1 is too old, this switchboardd speaks 2 to 3"}"#;
     for _ in 0..3 {
@@ -200,11 +200,11 @@ fn a_version_mismatch_fails_requests_at_once() {
     }
     let mut host = Host::start(&socket);
     host.request(1, "initialize");
-    let fault = host.hears_fault(1, "versions");
+    let fault = host.expect_fault(1, "versions");
     assert!(fault["message"].as_str().unwrap().contains("hop 1 is too old"), "{fault}");
     // The shim keeps trying, and opens a session once the daemon accepts it.
     daemon.sessions(1);
     host.request(2, "initialize");
     daemon.expect("initialize").result(&json!({}));
-    host.hears_result(2);
+    host.expect_result(2);
 }

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::daemon::FakeDaemon;
-use crate::host::{Host, binary, place, shim};
+use crate::host::{Host, binary, shim, socket_dir};
 
 /// More than the 100 ms of the contract: the machine may be busy with other tests.
 const AT_ONCE: Duration = Duration::from_millis(1000);
@@ -21,7 +21,7 @@ fn end_of_input_waits_for_the_answers() {
     let call = daemon.expect("tools/call");
     std::thread::sleep(Duration::from_millis(200));
     call.result(&json!({}));
-    host.hears_result(1);
+    host.expect_result(1);
     assert!(host.ends_within(AT_ONCE).success());
 }
 
@@ -40,7 +40,7 @@ fn end_of_input_does_not_wait_for_ever() {
 
 #[test]
 fn without_input_there_is_no_output() {
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let mut host = Host::run(shim(binary(), &socket).arg("--no-start").stdin(Stdio::null()));
     assert!(host.ends_within(AT_ONCE).success());
     assert!(host.rest().is_empty());
@@ -48,7 +48,7 @@ fn without_input_there_is_no_output() {
 
 #[test]
 fn stdin_and_stdout_may_be_files() {
-    let (folder, socket) = place();
+    let (folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let input = folder.path().join("in");
     let output = folder.path().join("out");
@@ -71,7 +71,7 @@ fn stdin_and_stdout_may_be_sockets() {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let (ours_in, theirs_in) = UnixStream::pair().unwrap();
     let (ours_out, theirs_out) = UnixStream::pair().unwrap();
@@ -96,7 +96,7 @@ fn stdin_and_stdout_may_be_one_half_closed_socket() {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = shim(binary(), &socket);
@@ -118,7 +118,7 @@ fn stdin_and_stdout_may_be_one_half_closed_socket() {
 #[test]
 fn signals_end_the_shim_even_when_the_host_does_not_read() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let (_folder, socket) = place();
+        let (_folder, socket) = socket_dir();
         let daemon = FakeDaemon::bind(&socket, "boot1");
         let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
@@ -140,7 +140,7 @@ fn signals_end_the_shim_even_when_the_host_does_not_read() {
 
 #[test]
 fn a_closed_stdout_ends_an_idle_shim() {
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
     let stdout = child.stdout.take();
@@ -152,7 +152,7 @@ fn a_closed_stdout_ends_an_idle_shim() {
 
 #[test]
 fn an_unread_stderr_does_not_block_the_shim() {
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
     let _unread = child.stderr.take();
     let mut host = Host::run_child(child);

@@ -15,20 +15,20 @@ fn garbage_is_answered_and_the_session_continues() {
         assert_eq!(host.line(), parse_error, "{garbage}");
     }
     host.write(b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n");
-    let heard = host.hears();
+    let heard = host.expect_message();
     assert_eq!((heard["error"]["code"].as_i64(), &heard["id"]), (Some(-32600), &json!(null)));
     host.write(b"{\"id\":\"x\",\"method\":\"ping\"}\n");
-    let heard = host.hears();
+    let heard = host.expect_message();
     assert_eq!((heard["error"]["code"].as_i64(), &heard["id"]), (Some(-32600), &json!("x")));
     host.write(b"\r\n\n  \n");
     host.request(1, "tools/list");
     daemon.expect("tools/list").result(&json!({}));
-    host.hears_result(1);
+    host.expect_result(1);
 }
 
 #[test]
 fn a_host_with_content_length_frames_gets_such_frames() {
-    let (folder, socket) = crate::host::place();
+    let (folder, socket) = crate::host::socket_dir();
     let daemon = crate::daemon::FakeDaemon::bind(&socket, "boot1");
     let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
@@ -58,7 +58,7 @@ fn a_message_over_the_limit_is_refused_under_its_id() {
             host.write(&block);
         }
         host.write(b"\"}}\n");
-        let heard = host.hears();
+        let heard = host.expect_message();
         assert_eq!(heard["id"], "big");
         heard
     };
@@ -75,11 +75,11 @@ fn large_messages_pass_up_to_the_hosts_limit() {
     let call = daemon.expect("tools/call");
     assert_eq!(call.json()["params"]["x"], filling);
     call.result(&json!({"x": filling}));
-    assert_eq!(host.hears_result(1)["x"], filling);
+    assert_eq!(host.expect_result(1)["x"], filling);
 
     host.request(2, "tools/call");
     daemon.expect("tools/call").result(&json!({"x": "y".repeat(7 << 20)}));
-    let text = host.hears_failed_call(2, "answer_too_long");
+    let text = host.expect_failed_call(2, "answer_too_long");
     assert!(text.contains("7340032") && text.contains("73400"), "{text}");
     host.ping();
 }
@@ -93,8 +93,8 @@ fn a_notification_over_the_limit_is_dropped_with_a_line() {
         &json!({"jsonrpc": "2.0", "id": "boot1-1", "method": "x/ask", "params": {"x": "y".repeat(8 << 20)}}),
     );
     daemon.mail(&json!({"jsonrpc": "2.0", "method": "notifications/y"}));
-    assert_eq!(host.hears()["method"], "notifications/y");
-    assert!(host.grumbles().contains("dropped a message"));
+    assert_eq!(host.expect_message()["method"], "notifications/y");
+    assert!(host.stderr_line().contains("dropped a message"));
     // The question is answered, so that its child does not wait.
     let answer = daemon.call();
     assert_eq!(answer.json()["id"], "boot1-1");

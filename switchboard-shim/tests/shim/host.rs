@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::daemon::{FakeDaemon, PATIENCE};
+use crate::daemon::{FakeDaemon, TEST_TIMEOUT};
 
 pub(crate) struct Host {
     pub(crate) shim: Child,
@@ -24,7 +24,7 @@ pub(crate) fn private_folder() -> tempfile::TempDir {
 }
 
 /// A directory for a socket, and the path of the socket in it.
-pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn socket_dir() -> (tempfile::TempDir, PathBuf) {
     let folder = private_folder();
     let socket = folder.path().join("s.sock");
     (folder, socket)
@@ -49,7 +49,7 @@ impl Host {
 
     /// A host with a daemon at which its session is open.
     pub(crate) fn with_daemon() -> (Self, FakeDaemon, tempfile::TempDir) {
-        let (folder, socket) = place();
+        let (folder, socket) = socket_dir();
         let daemon = FakeDaemon::bind(&socket, "boot1");
         let host = Self::start(&socket);
         daemon.sessions(1);
@@ -104,19 +104,19 @@ impl Host {
 
     #[track_caller]
     pub(crate) fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("the shim wrote nothing")
+        self.lines.recv_timeout(TEST_TIMEOUT).expect("the shim wrote nothing")
     }
 
     #[track_caller]
-    pub(crate) fn hears(&self) -> Value {
+    pub(crate) fn expect_message(&self) -> Value {
         let line = self.line();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
     /// Asserts that the next message is the result for `id`.
     #[track_caller]
-    pub(crate) fn hears_result(&self, id: impl Into<Value>) -> Value {
-        let heard = self.hears();
+    pub(crate) fn expect_result(&self, id: impl Into<Value>) -> Value {
+        let heard = self.expect_message();
         assert_eq!(heard["id"], id.into(), "{heard}");
         assert!(heard.get("result").is_some(), "{heard}");
         heard["result"].clone()
@@ -124,8 +124,8 @@ impl Host {
 
     /// Asserts that the next message is a fault of this kind for `id`.
     #[track_caller]
-    pub(crate) fn hears_fault(&self, id: impl Into<Value>, kind: &str) -> Value {
-        let heard = self.hears();
+    pub(crate) fn expect_fault(&self, id: impl Into<Value>, kind: &str) -> Value {
+        let heard = self.expect_message();
         assert_eq!(heard["id"], id.into(), "{heard}");
         assert_eq!(heard["error"]["data"]["switchboard"]["kind"], kind, "{heard}");
         heard["error"].clone()
@@ -133,8 +133,8 @@ impl Host {
 
     /// Asserts that the next message is the failed result of call `id`, of this kind; returns its text.
     #[track_caller]
-    pub(crate) fn hears_failed_call(&self, id: impl Into<Value>, kind: &str) -> String {
-        let result = self.hears_result(id);
+    pub(crate) fn expect_failed_call(&self, id: impl Into<Value>, kind: &str) -> String {
+        let result = self.expect_result(id);
         assert_eq!(result["isError"], true, "{result}");
         assert_eq!(result["_meta"]["switchboard"]["kind"], kind, "{result}");
         assert!(result["_meta"]["switchboard"]["retryable"].is_boolean(), "{result}");
@@ -145,13 +145,13 @@ impl Host {
     #[track_caller]
     pub(crate) fn ping(&mut self) {
         self.request("the ping", "ping");
-        let heard = self.hears();
+        let heard = self.expect_message();
         assert_eq!(heard["id"], "the ping", "{heard}");
     }
 
     #[track_caller]
-    pub(crate) fn grumbles(&self) -> String {
-        self.stderr.recv_timeout(PATIENCE).expect("the shim said nothing on stderr")
+    pub(crate) fn stderr_line(&self) -> String {
+        self.stderr.recv_timeout(TEST_TIMEOUT).expect("the shim said nothing on stderr")
     }
 
     /// All lines on stderr until it is closed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::daemon::FakeDaemon;
-use crate::host::{Host, binary, place, shim};
+use crate::host::{Host, binary, shim, socket_dir};
 
 #[test]
 fn messages_are_numbered_in_order_and_passed_on_unchanged() {
@@ -21,7 +21,7 @@ fn messages_are_numbered_in_order_and_passed_on_unchanged() {
     assert!(calls.iter().all(|call| call.session == "boot1-session-1"));
     calls[1].accepted();
     calls[2].result(&json!({}));
-    host.hears_result("x");
+    host.expect_result("x");
     // The answer's bytes are passed on unchanged.
     calls[0].answer(200, "", "{\"jsonrpc\":\"2.0\", \"id\":1.0,\"result\":{\"b\":1,\"a\":1e400}}");
     assert_eq!(host.line(), "{\"jsonrpc\":\"2.0\", \"id\":1.0,\"result\":{\"b\":1,\"a\":1e400}}");
@@ -29,7 +29,7 @@ fn messages_are_numbered_in_order_and_passed_on_unchanged() {
 
 #[test]
 fn the_session_is_opened_with_the_workspace() {
-    let (folder, socket) = place();
+    let (folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let _host = Host::run(
         shim(binary(), &socket).arg("--no-start").arg("--workspace=some/where").current_dir(folder.path()),
@@ -54,9 +54,9 @@ fn an_answer_waits_for_the_mailbox_messages_before_it() {
         call.result_after(&json!({}), round * 2 + 2);
         daemon.mail(&progress(1));
         daemon.mail(&progress(2));
-        assert_eq!(host.hears()["params"]["progress"], 1);
-        assert_eq!(host.hears()["params"]["progress"], 2);
-        host.hears_result(round);
+        assert_eq!(host.expect_message()["params"]["progress"], 1);
+        assert_eq!(host.expect_message()["params"]["progress"], 2);
+        host.expect_result(round);
     }
 }
 
@@ -66,7 +66,7 @@ fn an_answer_waits_only_a_limited_time_for_the_mailbox() {
     host.request(1, "tools/call");
     daemon.expect("tools/call").result_after(&json!({}), 99);
     host.ping();
-    host.hears_result(1);
+    host.expect_result(1);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn the_65th_request_waits_but_notifications_do_not() {
     note.accepted();
     assert!(daemon.quiet_for(Duration::from_millis(50)));
     first[7].result(&json!({}));
-    host.hears_result(first[7].json()["id"].clone());
+    host.expect_result(first[7].json()["id"].clone());
     let next = daemon.expect("tools/call");
     assert_eq!((next.seq, next.json()["id"].as_u64()), (66, Some(64)));
 }
@@ -106,19 +106,19 @@ fn daemon_errors_get_the_id_of_their_request() {
     host.request("a", "tools/list");
     daemon.call().answer(413, "", body);
     assert_eq!(
-        host.hears(),
+        host.expect_message(),
         json!({"jsonrpc": "2.0", "id": "a", "error": {"code": -32600, "message": "no"}})
     );
     // A failed call gets a result: hosts retry what ends with a protocol error.
     host.request("a", "tools/call");
     daemon.call().answer(413, "", body);
-    assert_eq!(host.hears_failed_call("a", "too_long"), "no");
+    assert_eq!(host.expect_failed_call("a", "too_long"), "no");
     host.request("b", "tools/call");
     daemon.call().answer(500, "", "<html>");
-    assert!(host.hears_failed_call("b", "refused").contains("500"));
+    assert!(host.expect_failed_call("b", "refused").contains("500"));
     host.request("b", "tools/list");
     daemon.call().answer(500, "", "<html>");
-    assert_eq!(host.hears_fault("b", "refused")["code"], -32603);
+    assert_eq!(host.expect_fault("b", "refused")["code"], -32603);
     host.request("c", "tools/call");
     daemon.call().answer(204, "", "");
     host.ping();

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use crate::daemon::FakeDaemon;
-use crate::host::{Host, binary, place};
+use crate::host::{Host, binary, socket_dir};
 
 /// A shim with room for its mailbox and three more connections.
 #[expect(clippy::disallowed_methods, reason = "a shell sets the limit that the shim is to find")]
@@ -28,7 +28,7 @@ fn cramped(socket: &std::path::Path) -> Host {
 
 #[test]
 fn calls_without_a_descriptor_wait_for_one() {
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = cramped(&socket);
     for id in 0..40 {
@@ -47,7 +47,7 @@ fn calls_without_a_descriptor_wait_for_one() {
     }
     let mut answered: Vec<_> = (0..40)
         .map(|_| {
-            let answer = host.hears();
+            let answer = host.expect_message();
             assert!(answer.get("result").is_some(), "{answer}");
             answer["id"].as_u64().unwrap()
         })
@@ -60,7 +60,7 @@ fn calls_without_a_descriptor_wait_for_one() {
 
 #[test]
 fn a_filler_without_a_descriptor_waits_for_one() {
-    let (_folder, socket) = place();
+    let (_folder, socket) = socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = cramped(&socket);
     for id in 0..4 {
@@ -71,7 +71,7 @@ fn a_filler_without_a_descriptor_waits_for_one() {
     host.cancel(3);
     host.request(4, "tools/call");
     held[0].result(&json!({}));
-    host.hears_result(held[0].json()["id"].clone());
+    host.expect_result(held[0].json()["id"].clone());
     let mut next = daemon.call();
     // If the cancel arrived before the fourth call was numbered, there is no gap to fill.
     if next.json()["method"] == "notifications/cancelled" {
@@ -84,7 +84,7 @@ fn a_filler_without_a_descriptor_waits_for_one() {
     }
     assert_eq!(next.json()["id"].as_u64(), Some(4));
     next.result(&json!({}));
-    host.hears_result(4);
+    host.expect_result(4);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_lost_filler_is_sent_again() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     host.request(1, "tools/call");
     daemon.expect("tools/call").hang_up();
-    host.hears_failed_call(1, "connection_lost");
+    host.expect_failed_call(1, "connection_lost");
     for _ in 0..3 {
         let filler = daemon.expect("notifications/cancelled");
         assert_eq!(filler.seq, 1);
@@ -101,7 +101,7 @@ fn a_lost_filler_is_sent_again() {
     daemon.expect("notifications/cancelled").accepted();
     host.request(2, "tools/call");
     daemon.expect("tools/call").result(&json!({}));
-    host.hears_result(2);
+    host.expect_result(2);
     assert_eq!(daemon.sessions(1).len(), 1);
 }
 
@@ -110,7 +110,7 @@ fn a_session_with_an_unfilled_gap_is_replaced() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     host.request(1, "tools/call");
     daemon.expect("tools/call").hang_up();
-    host.hears_failed_call(1, "connection_lost");
+    host.expect_failed_call(1, "connection_lost");
     for _ in 0..5 {
         daemon.expect("notifications/cancelled").hang_up();
     }
@@ -119,5 +119,5 @@ fn a_session_with_an_unfilled_gap_is_replaced() {
     let call = daemon.expect("tools/call");
     assert_eq!((call.session.as_str(), call.seq), ("boot1-session-2", 1));
     call.result(&json!({}));
-    host.hears_result(2);
+    host.expect_result(2);
 }

@@ -90,7 +90,7 @@ fn a_started_daemon_inherits_only_the_socket_and_few_variables() {
     command.env("SECRET", "x").arg("--config").arg("conf").current_dir(install.folder.path());
     let mut host = Host::run(&mut command);
     host.request(0, "initialize");
-    let pid = host.hears_result(0)["pid"].as_i64().unwrap();
+    let pid = host.expect_result(0)["pid"].as_i64().unwrap();
     assert_eq!(install.pids(), [i32::try_from(pid).unwrap()]);
     let environment = install.read("environment");
     assert!(environment.contains("LISTEN_FDS=1\n"), "{environment}");
@@ -121,7 +121,7 @@ fn one_message_through_a_pipe_is_answered_with_or_without_a_running_daemon() {
         let mut host = Host::run(&mut install.shim());
         host.write(br#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
         host.end_input();
-        host.hears_result(0);
+        host.expect_result(0);
         assert!(host.ends_within(Duration::from_secs(2)).success());
     }
     assert_eq!(install.pids().len(), 1);
@@ -134,7 +134,7 @@ fn many_shims_at_once_end_with_one_daemon() {
     for host in &mut hosts {
         host.request(0, "initialize");
     }
-    let pids: Vec<_> = hosts.iter().map(|host| host.hears_result(0)["pid"].clone()).collect();
+    let pids: Vec<_> = hosts.iter().map(|host| host.expect_result(0)["pid"].clone()).collect();
     assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
     assert_eq!(install.pids().len(), 1);
 
@@ -146,7 +146,7 @@ fn many_shims_at_once_end_with_one_daemon() {
         host.request(1, "tools/list");
     }
     for host in &hosts {
-        host.hears_result(1);
+        host.expect_result(1);
     }
     assert_eq!(install.pids().len(), 2);
     // It is no child of a shim, so a process that adopts orphans has to reap it.
@@ -158,9 +158,9 @@ fn a_daemon_that_dies_in_a_call_is_started_again() {
     let install = Install::working();
     let mut host = Host::run(&mut install.shim());
     host.request(0, "die");
-    host.hears_fault(0, "daemon_gone");
+    host.expect_fault(0, "daemon_gone");
     host.request(1, "tools/call");
-    host.hears_result(1);
+    host.expect_result(1);
     assert_eq!(install.pids().len(), 2);
 }
 
@@ -170,11 +170,11 @@ fn a_daemon_that_cannot_run_is_a_clear_fault() {
     let mut host = Host::run(&mut install.shim());
     host.request(0, "initialize");
     // The connection stays open, and the instructions say why there are no tools.
-    let hello = host.hears_result(0);
+    let hello = host.expect_result(0);
     let text = hello["instructions"].as_str().unwrap();
     assert!(text.contains("cannot start switchboardd") && text.contains("switchboardd`"), "{text}");
     host.request(1, "tools/call");
-    let text = host.hears_failed_call(1, "no_daemon");
+    let text = host.expect_failed_call(1, "no_daemon");
     assert!(text.contains("cannot start switchboardd"), "{text}");
     host.ping();
 }
@@ -185,7 +185,7 @@ fn a_daemon_that_ends_at_once_is_a_clear_fault() {
     let mut host = Host::run(&mut install.shim());
     host.write(br#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
     host.end_input();
-    let fault = host.hears_fault(0, "input_closed");
+    let fault = host.expect_fault(0, "input_closed");
     assert!(fault["message"].as_str().unwrap().contains("ended before it answered"), "{fault}");
     host.ends_within(Duration::from_secs(2));
     // Few lines, however often the start was tried.
@@ -204,7 +204,7 @@ fn a_leaked_descriptor_does_not_reach_the_daemon() {
     );
     let mut host = Host::run(&mut shim(&leaky, &install.path("s.sock")));
     host.request(0, "initialize");
-    let pid = host.hears_result(0)["pid"].as_i64().unwrap();
+    let pid = host.expect_result(0)["pid"].as_i64().unwrap();
     let descriptors = install.read("descriptors");
     assert!(descriptors.contains(" 3 -> socket:"), "{descriptors}");
     assert!(!descriptors.contains("zero"), "{descriptors}");
@@ -216,18 +216,18 @@ fn a_file_at_the_socket_path_is_not_removed() {
     let install = Install::working();
     std::fs::write(install.path("s.sock"), "precious").unwrap();
     let mut host = Host::run(&mut install.shim());
-    assert!(host.grumbles().contains("s.sock"));
+    assert!(host.stderr_line().contains("s.sock"));
     assert_eq!(install.read("s.sock"), "precious");
     host.ping();
 }
 
 #[test]
 fn a_config_for_a_running_daemon_is_a_warning() {
-    let (_folder, socket) = crate::host::place();
+    let (_folder, socket) = crate::host::socket_dir();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let host = Host::run(shim(crate::host::binary(), &socket).arg("--config=/x"));
     daemon.sessions(1);
-    assert!(host.grumbles().contains("`--config` has no effect"));
+    assert!(host.stderr_line().contains("`--config` has no effect"));
 }
 
 #[test]
@@ -235,30 +235,30 @@ fn a_shim_that_missed_the_stop_does_not_undo_it() {
     let install = Install::working();
     let mut host = Host::run(&mut install.shim());
     host.request(0, "initialize");
-    let pid = host.hears_result(0)["pid"].as_i64().unwrap();
+    let pid = host.expect_result(0)["pid"].as_i64().unwrap();
     let place = switchboard_wire::runtime_paths::RuntimePaths::beside(&install.path("s.sock"));
     place.mark_stopped().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
-    host.grumbles();
+    host.stderr_line();
     host.request(1, "tools/list");
-    host.hears_fault(1, "stopped");
+    host.expect_fault(1, "stopped");
     assert_eq!(install.pids().len(), 1);
     // Starting a new shim asks for a daemon again; the old shim uses that daemon too.
     let mut next = Host::run(&mut install.shim());
     next.request(0, "initialize");
-    next.hears_result(0);
+    next.expect_result(0);
     assert_eq!(install.pids().len(), 2);
     assert!(!place.stopped.exists());
     let served = until(|| {
         host.request(2, "tools/list");
-        host.hears().get("result").is_some()
+        host.expect_message().get("result").is_some()
     });
     assert!(served);
     // The old shim may now start a daemon again.
     kill_process(Pid::from_raw(install.pids()[1]).unwrap(), Signal::KILL).unwrap();
     drop(next);
     host.request(3, "tools/list");
-    host.hears_result(3);
+    host.expect_result(3);
     assert_eq!(install.pids().len(), 3);
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub struct Setup {
     #[command(flatten)]
-    pub which: Which,
+    pub which: HostSelection,
     /// The shim that editors are to start, as an absolute path [default: the installed one]
     #[arg(long, value_name = "PATH")]
     pub shim: Option<PathBuf>,
@@ -14,13 +14,13 @@ pub struct Setup {
 #[derive(Debug, clap::Args)]
 pub struct Undo {
     #[command(flatten)]
-    pub which: Which,
+    pub which: HostSelection,
 }
 
 #[derive(Debug, clap::Args)]
 pub struct Import {
     #[command(flatten)]
-    pub which: Which,
+    pub which: HostSelection,
     /// Also take what was imported out of the files of editors: shows each change and asks; `undo` puts it back
     #[arg(long)]
     pub remove: bool,
@@ -28,7 +28,7 @@ pub struct Import {
 
 /// Which hosts, and how sure somebody is.
 #[derive(Debug, clap::Args)]
-pub struct Which {
+pub struct HostSelection {
     /// These and no others, by name: claude-code, claude-desktop, cursor, vscode, copilot-cli, zed, windsurf, codex,
     /// gemini, cline, roo, continue, opencode, junie, visual-studio, jetbrains [default: all that are found]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::{ChildError, Limits, millis};
 use crate::caller::Caller;
 
-pub(super) use candidates::{About, Candidates};
+pub(super) use candidates::{Candidates, MessageTopic};
 pub(super) use questions::ChildQuestion;
 pub(super) use response::CallOutcome;
 pub use response::{ChildId, ChildResponse};
@@ -29,10 +29,10 @@ pub use response::{ChildId, ChildResponse};
 const MAX_ABANDONED: usize = 4096;
 
 /// How long after a cancel a question of a legacy child may still belong to the cancelled call.
-const MAY_ASK: Duration = Duration::from_secs(60);
+const LATE_QUESTION_WINDOW: Duration = Duration::from_secs(60);
 
 /// How long a host may take to answer a question that belongs to its session and not to a call.
-const ANSWERED: Duration = Duration::from_secs(30);
+const SESSION_QUESTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct PendingCall {
     /// `None` once the caller was told that the call is overdue.
@@ -87,7 +87,7 @@ struct AbandonedCall {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Delivered {
+pub(super) enum Delivery {
     ToCaller,
     /// The caller had given up.
     Late,
@@ -115,17 +115,17 @@ impl Calls {
         Some((ChildId(self.issued), receiver))
     }
 
-    pub(super) fn deliver(&mut self, id: ChildId, reply: CallOutcome) -> Delivered {
+    pub(super) fn deliver(&mut self, id: ChildId, reply: CallOutcome) -> Delivery {
         self.call_ended(id);
         if let Some(waiting) = self.waiting.remove(&id.0) {
             // A receiver that is being dropped right now does not want the answer.
-            let Some(caller) = waiting.reply else { return Delivered::Late };
+            let Some(caller) = waiting.reply else { return Delivery::Late };
             let _ = caller.send(reply);
-            return Delivered::ToCaller;
+            return Delivery::ToCaller;
         }
         match self.abandoned.remove(&id.0) {
-            Some(_) => Delivered::Late,
-            None => Delivered::Unknown,
+            Some(_) => Delivery::Late,
+            None => Delivery::Unknown,
         }
     }
 
@@ -144,7 +144,7 @@ impl Calls {
 
     /// A modern child that answered this call has read every cancel sent before it. By protocol it sends
     /// nothing further about cancelled calls, so these are forgotten.
-    pub(super) fn has_read_up_to(&mut self, id: ChildId) {
+    pub(super) fn drop_cancelled_before(&mut self, id: ChildId) {
         if !self.abandoned.is_empty() {
             self.abandoned.retain(|_, call| call.after >= id.0);
         }
@@ -152,7 +152,7 @@ impl Calls {
 
     /// A legacy child that answered this call has read every cancel sent before it. It may still work on the
     /// cancelled calls, so these are remembered for a while.
-    pub(super) fn has_seen_up_to(&mut self, id: ChildId) {
+    pub(super) fn mark_cancels_read(&mut self, id: ChildId) {
         for call in self.abandoned.values_mut().chain(&mut self.lost_track) {
             call.read |= call.after < id.0;
         }
@@ -178,12 +178,12 @@ impl Calls {
     }
 
     /// Whether this call does not count as use of the child.
-    fn is_nobodys(&self, id: u64) -> bool {
+    fn is_internal(&self, id: u64) -> bool {
         Some(id) == self.listen_call || Some(id) == self.check
     }
 
     /// Whether the child has not answered this call, even if its caller gave up.
-    pub(super) fn owes(&self, id: ChildId) -> bool {
+    pub(super) fn is_unanswered(&self, id: ChildId) -> bool {
         self.waiting.contains_key(&id.0) || self.abandoned.contains_key(&id.0)
     }
 

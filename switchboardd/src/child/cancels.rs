@@ -15,7 +15,7 @@ use crate::era::ProtocolEra;
 use crate::methods;
 
 /// How long a child may take to answer the `ping` that shows that it has read a cancel.
-const SHOWN: Duration = Duration::from_secs(10);
+const CANCEL_PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest pause between two such pings to a child that answers none.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const MOST_PINGS: u32 = 8;
 
 /// How long after a cancel a legacy child may still send messages about the cancelled call.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 pub(super) struct CancelWatch {
@@ -60,7 +60,7 @@ impl Child {
         }
         let child = self.clone();
         tokio::spawn(async move {
-            let (mut backoff, mut unanswered) = (Backoff::new(LAST_WORDS, LONGEST_PAUSE), 0);
+            let (mut backoff, mut unanswered) = (Backoff::new(CANCEL_GRACE, LONGEST_PAUSE), 0);
             while child.is_alive() && unanswered < MOST_PINGS {
                 tokio::time::sleep(backoff.next_pause()).await;
                 if !child.calls().has_unread_cancel() {
@@ -79,13 +79,14 @@ impl Child {
 
     /// Pings the child. If it answers, it has read every cancel that was sent before.
     async fn shows_cancels_read(self: &Arc<Self>) -> bool {
-        let limits = Limits { spawn: SHOWN, rpc: SHOWN, max: SHOWN };
+        let limits =
+            Limits { spawn: CANCEL_PING_TIMEOUT, rpc: CANCEL_PING_TIMEOUT, max: CANCEL_PING_TIMEOUT };
         let Ok(ping) = self.request(methods::PING, b"") else { return false };
         let id = ping.id();
         self.calls().check(id);
         let answered = ping.answer(limits).await.is_ok();
         if answered {
-            self.calls().has_seen_up_to(id);
+            self.calls().mark_cancels_read(id);
         }
         answered
     }
@@ -109,7 +110,7 @@ mod tests {
         };
         for _ in 0..2 {
             drop(child.open_call_of(&Caller::named()));
-            tokio::time::sleep(LAST_WORDS + SHOWN / 2).await;
+            tokio::time::sleep(CANCEL_GRACE + CANCEL_PING_TIMEOUT / 2).await;
             assert!(child.in_flight() == 0, "a ping is nobody's use of it");
             tokio::time::sleep(Duration::from_secs(3600)).await;
             assert_eq!(sent(), MOST_PINGS as usize);

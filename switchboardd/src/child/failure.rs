@@ -1,26 +1,26 @@
 //! Why a child gave no answer, as text for users and models.
 
-use super::Exit;
+use super::ChildExit;
 use super::remote::RemoteError;
 use crate::definition::Redactor;
-use crate::visible::clipped;
+use crate::visible::clipped_lines;
 
 /// Why a child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChildError {
     #[error("could not be started: {why}")]
     Spawn { why: String },
-    #[error("did not answer `initialize` within {ms} ms (`timeouts.childSpawnMs`){}", last_words(.stderr))]
+    #[error("did not answer `initialize` within {ms} ms (`timeouts.childSpawnMs`){}", stderr_suffix(.stderr))]
     SpawnTimeout { ms: u64, stderr: String },
-    #[error("{exit} before answering `initialize`{}", last_words(.stderr))]
-    ExitedAtStart { exit: Exit, stderr: String },
+    #[error("{exit} before answering `initialize`{}", stderr_suffix(.stderr))]
+    ExitedAtStart { exit: ChildExit, stderr: String },
     #[error("{why}")]
     Unusable { why: String },
-    #[error("{exit} before answering{}", last_words(.stderr))]
-    Exited { exit: Exit, stderr: String },
-    #[error("closed its output before answering{}", last_words(.stderr))]
+    #[error("{exit} before answering{}", stderr_suffix(.stderr))]
+    Exited { exit: ChildExit, stderr: String },
+    #[error("closed its output before answering{}", stderr_suffix(.stderr))]
     ClosedOutput { stderr: String },
-    #[error("closed its input{}", last_words(.stderr))]
+    #[error("closed its input{}", stderr_suffix(.stderr))]
     ClosedInput { stderr: String },
     #[error("was stopped before it answered")]
     Stopped,
@@ -74,21 +74,21 @@ impl ChildError {
 
     /// Whether the child seems to have been killed from outside.
     pub fn is_a_kill(&self) -> bool {
-        matches!(self, Self::Exited { exit: Exit::Signal(9 | 15) | Exit::Unknown, .. })
+        matches!(self, Self::Exited { exit: ChildExit::Signal(9 | 15) | ChildExit::Unknown, .. })
     }
 
     /// Whether only the user can fix it: a back-off would not help.
-    pub fn wants_a_person(&self) -> bool {
+    pub fn needs_user(&self) -> bool {
         matches!(self, Self::Remote(RemoteError::Auth(_)))
     }
 }
 
 /// `words` as [`super::StderrRing::last_lines`] returns them.
-fn last_words(words: &str) -> String {
+fn stderr_suffix(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!("; {words}") }
 }
 
 /// Limits a child's own text in our messages.
 pub(super) fn clip(text: &str) -> String {
-    clipped(text, 1024)
+    clipped_lines(text, 1024)
 }

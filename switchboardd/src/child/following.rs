@@ -13,16 +13,17 @@ use crate::methods;
 use crate::subscriptions::Subscriptions;
 
 /// How long a modern child may take to acknowledge a subscription.
-const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
+const ACK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the daemon waits for an answer that it does not use.
-const MINUTE: Duration = Duration::from_secs(60);
-const PATIENT: Limits = Limits { spawn: MINUTE, rpc: MINUTE, max: MINUTE };
+const UNAWAITED_TIMEOUT: Duration = Duration::from_secs(60);
+const UNAWAITED_LIMITS: Limits =
+    Limits { spawn: UNAWAITED_TIMEOUT, rpc: UNAWAITED_TIMEOUT, max: UNAWAITED_TIMEOUT };
 
-pub(super) struct FollowState {
+pub(super) struct SubscriptionState {
     pub(super) subscriptions: Arc<Subscriptions>,
     /// Notified when the set of subscribed resources changed.
-    pub(super) refollow: Notify,
+    pub(super) subscriptions_changed: Notify,
     /// Notified when a modern child acknowledged a `subscriptions/listen` request.
     pub(super) acknowledged: Notify,
     /// The level that it was last told to log from.
@@ -30,9 +31,14 @@ pub(super) struct FollowState {
     level: Mutex<Option<LogLevel>>,
 }
 
-impl FollowState {
+impl SubscriptionState {
     pub(super) fn new(subscriptions: Arc<Subscriptions>) -> Self {
-        Self { subscriptions, refollow: Notify::new(), acknowledged: Notify::new(), level: Mutex::default() }
+        Self {
+            subscriptions,
+            subscriptions_changed: Notify::new(),
+            acknowledged: Notify::new(),
+            level: Mutex::default(),
+        }
     }
 }
 
@@ -40,7 +46,7 @@ impl Child {
     /// A remote server began a new session and has lost all state: sends the subscriptions and the log level
     /// again, and drops the cached lists.
     pub(super) fn on_reinitialized(self: &Arc<Self>) {
-        self.follow(&self.followed(), true);
+        self.set_subscribed(&self.subscribed(), true);
         let level = *self.following.level.lock().expect("BUG: a copy panicked");
         level.into_iter().for_each(|level| self.set_level(level));
         self.tool_cache.invalidate();
@@ -48,7 +54,7 @@ impl Child {
     }
 
     /// The resources that the sessions of this child subscribe to.
-    pub fn followed(&self) -> Vec<Box<str>> {
+    pub fn subscribed(&self) -> Vec<Box<str>> {
         match self.ownership() {
             Ownership::Shared => self.following.subscriptions.subscribed_uris(None),
             Ownership::Host(owner) => self.following.subscriptions.subscribed_uris(Some(&owner)),
@@ -58,15 +64,15 @@ impl Child {
 
     /// Whether a session of this child subscribes to one of its resources: then it is
     /// needed even without calls.
-    pub fn is_followed(&self) -> bool {
-        !self.followed().is_empty()
+    pub fn is_subscribed(&self) -> bool {
+        !self.subscribed().is_empty()
     }
 
     /// Subscribes to these resources, or unsubscribes. The answers are not awaited.
-    pub fn follow(self: &Arc<Self>, uris: &[Box<str>], follow: bool) {
+    pub fn set_subscribed(self: &Arc<Self>, uris: &[Box<str>], follow: bool) {
         if self.era() == ProtocolEra::Modern {
             if !uris.is_empty() {
-                self.following.refollow.notify_one();
+                self.following.subscriptions_changed.notify_one();
             }
             return;
         }
@@ -78,10 +84,10 @@ impl Child {
 
     /// Subscribes to one resource of a modern child and waits until the child acknowledges
     /// it, up to a timeout.
-    pub async fn follow_surely(self: &Arc<Self>, uri: &str) {
+    pub async fn subscribe_and_wait(self: &Arc<Self>, uri: &str) {
         let acknowledged = self.following.acknowledged.notified();
-        self.follow(&[uri.into()], true);
-        let _ = tokio::time::timeout(ACKNOWLEDGED_WITHIN, acknowledged).await;
+        self.set_subscribed(&[uri.into()], true);
+        let _ = tokio::time::timeout(ACK_TIMEOUT, acknowledged).await;
     }
 
     /// Sets the log level of a child that has the `logging` capability.
@@ -91,7 +97,7 @@ impl Child {
         if self.era() == ProtocolEra::Legacy
             && self.server_info.get().is_some_and(|server_info| server_info.has_capability("logging"))
         {
-            let params = format!(r#"{{"level":"{}"}}"#, level.word());
+            let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
             self.send_unawaited(methods::SET_LEVEL, &params);
         }
     }
@@ -99,7 +105,7 @@ impl Child {
     /// Sends a request of the daemon's own whose answer is ignored.
     fn send_unawaited(self: &Arc<Self>, method: &str, params: &str) {
         if let Ok(call) = self.request(method, params.as_bytes()) {
-            tokio::spawn(call.answer(PATIENT));
+            tokio::spawn(call.answer(UNAWAITED_LIMITS));
         }
     }
 }

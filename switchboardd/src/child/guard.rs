@@ -31,7 +31,7 @@ const TERM_GRACE: Duration = Duration::from_millis(1000);
 
 /// Runs a guard to its end. The NOTE argument is only for readers of a process list.
 pub fn run() -> ExitCode {
-    crate::unreadable::close();
+    crate::unreadable::protect_memory();
     let Some((control, input)) = take_control() else {
         return ExitCode::from(2);
     };
@@ -56,7 +56,7 @@ pub fn run() -> ExitCode {
         }
     };
     report(&control, &format!("pid {}\n", family.child));
-    let_go_of_pipes();
+    close_pipes();
 
     // Callers wait for the report of the child's end, not for the clearing up after it.
     let has_ended = await_end(&control, &mut family);
@@ -108,7 +108,7 @@ fn start(order: &GuardOrder, input: OwnedFd) -> std::io::Result<GuardedProcesses
         let limit = rustix::process::getrlimit(Resource::Nofile);
         let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: order.files, ..limit });
     }
-    let cores = order.core.map(crate::unreadable::Cores::allow);
+    let cores = order.core.map(crate::unreadable::CoreLimitGuard::allow);
     let spawned = executed.stdin(input).process_group(0).spawn();
     drop(cores);
     // It holds the child's stdin, which must close when the child closes it.
@@ -138,7 +138,7 @@ fn outlive_signals() {
 }
 
 /// Closes our copies of the pipes: the daemon must see the end of the child's output.
-fn let_go_of_pipes() {
+fn close_pipes() {
     let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") else {
         return;
     };

@@ -102,14 +102,14 @@ pub(super) async fn run(
         InitOutcome::Initialized(server_info) => Ok(server_info),
         // It was slow to answer the probe, or has changed its era since that was remembered.
         InitOutcome::Modern(refusal) => {
-            let probed = probe(child, PATIENT).await.map_err(|failed| failed.error)?;
+            let probed = probe(child, NO_TIMEOUT).await.map_err(|failed| failed.error)?;
             Ok(probed.ok_or(refusal)?)
         }
     }
 }
 
 /// Longer than any start may take.
-pub(super) const PATIENT: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const NO_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// `None` if the child speaks no modern revision that we know.
 async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<ServerInfo>, StartError> {
@@ -121,7 +121,7 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<ServerInfo
         let answer = match call {
             Ok(call) => call.answer(limits).await,
             // It ended before the probe was sent.
-            Err(ChildError::Unsent) => return Err(as_start_failure(child.ending().await).into()),
+            Err(ChildError::Unsent) => return Err(as_start_failure(child.wait_end_reason().await).into()),
             Err(error) => Err(error),
         };
         let answer = match answer {
@@ -168,13 +168,13 @@ enum InitOutcome {
 }
 
 async fn initialize(child: &Arc<Child>) -> Result<InitOutcome, ChildError> {
-    let limits = Limits { spawn: PATIENT, rpc: PATIENT, max: PATIENT };
+    let limits = Limits { spawn: NO_TIMEOUT, rpc: NO_TIMEOUT, max: NO_TIMEOUT };
     let params = params(!matches!(child.ownership(), Ownership::Shared));
     let call = child.request(methods::INITIALIZE, params.as_bytes());
     let answer = match call {
         Ok(call) => call.answer(limits).await,
         // It ended before `initialize` was sent; the reason is known in a moment.
-        Err(ChildError::Unsent) => Err(child.ending().await),
+        Err(ChildError::Unsent) => Err(child.wait_end_reason().await),
         Err(error) => Err(error),
     };
     let answer = answer.map_err(as_start_failure)?;

@@ -9,7 +9,7 @@ use super::calls::{CallOutcome, ChildId, ChildResponse};
 use super::{Child, ChildError, Limits};
 use crate::metrics::child_metrics::FinishedCall;
 use crate::metrics::{ToolLabel, outcome};
-use crate::telemetry::trace::Context;
+use crate::telemetry::trace::SpanContext;
 
 /// A call in flight. Dropping it cancels the call in the child.
 pub struct InFlight {
@@ -24,13 +24,13 @@ pub struct InFlight {
 
 /// What metrics and traces record when the call is over.
 pub(super) struct CallTiming {
-    pub(super) begun: Instant,
+    pub(super) started_at: Instant,
     pub(super) method: &'static str,
     pub(super) tool: Option<ToolLabel>,
     /// Its outcome, once known; the inner `None` is success.
     pub(super) ended: Option<Option<&'static str>>,
     /// Its span and the parent span, if it is traced.
-    pub(super) span: Option<(Context, Context)>,
+    pub(super) span: Option<(SpanContext, SpanContext)>,
 }
 
 impl InFlight {
@@ -79,7 +79,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let CallTiming { begun, method, ref mut tool, ended, span } = self.timed;
+        let CallTiming { started_at: begun, method, ref mut tool, ended, span } = self.timed;
         let call = FinishedCall {
             remote: self.child.is_remote(),
             method,

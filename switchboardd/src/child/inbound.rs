@@ -11,7 +11,7 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
-use super::calls::{About, CallOutcome, Candidates, ChildId, ChildResponse, Delivered};
+use super::calls::{CallOutcome, Candidates, ChildId, ChildResponse, Delivery, MessageTopic};
 use super::malformed::is_id;
 use super::questions::error;
 use super::{Child, ChildError, ChildTransport};
@@ -23,7 +23,7 @@ use crate::metrics::outcome;
 use crate::subscriptions::Recipient;
 
 /// Stands in for the answer to a `subscriptions/listen` request that the child cancelled.
-const ENDED: &[u8] = br#"{"id":0,"jsonrpc":"2.0","result":{}}"#;
+const LISTEN_END: &[u8] = br#"{"id":0,"jsonrpc":"2.0","result":{}}"#;
 
 impl Child {
     pub(super) fn on_frame(self: &Arc<Self>, frame: Frame) {
@@ -89,10 +89,10 @@ impl Child {
         let is_modern =
             answer.era == ProtocolEra::Modern && matches!(self.transport, ChildTransport::Stdio(_));
         let delivered = self.deliver(ours, CallOutcome::Response(answer));
-        if is_modern && delivered != Delivered::Unknown {
-            self.calls().has_read_up_to(ours);
+        if is_modern && delivered != Delivery::Unknown {
+            self.calls().drop_cancelled_before(ours);
         }
-        if delivered == Delivered::Unknown {
+        if delivered == Delivery::Unknown {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked, or a second one"));
         }
     }
@@ -134,7 +134,7 @@ impl Child {
 
     /// A log message carries no request id: it goes to the only caller it can be for, or is dropped.
     fn on_log(self: &Arc<Self>, body: &Bytes, params: Raw<'_>, about: Option<ChildId>) {
-        let Candidates::One(caller) = self.candidates(About::Log, about) else { return };
+        let Candidates::One(caller) = self.candidates(MessageTopic::Log, about) else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
         if level.is_some_and(|level| caller.wants_level(level)) && self.may_log(&caller) {
@@ -149,7 +149,7 @@ impl Child {
         let Some(params) = Members::of(whole) else { return };
         let (Some(uri), Some(raw)) = (params.text("uri"), params.get("uri")) else { return };
         for Recipient { caller: by, shown, listen } in self.following.subscriptions.recipients(&uri) {
-            if !self.serves(&by) {
+            if !self.may_serve(&by) {
                 continue;
             }
             let told = match &listen {
@@ -169,8 +169,12 @@ impl Child {
         let Some(id) = Members::of(params).and_then(|params| params.get("requestId")) else { return };
         if let Some(ours) = our_id(id.get()).filter(|ours| self.calls().is_listen_call(*ours)) {
             // It would never have been answered otherwise.
-            let answer =
-                ChildResponse { body: Bytes::from_static(ENDED), id: 6..7, era: self.era(), error: None };
+            let answer = ChildResponse {
+                body: Bytes::from_static(LISTEN_END),
+                id: 6..7,
+                era: self.era(),
+                error: None,
+            };
             self.deliver(ours, CallOutcome::Response(answer));
             return;
         }
@@ -182,7 +186,7 @@ impl Child {
     }
 
     /// Who a message of the child may be for: the caller of the call that it arrived with, if known.
-    pub(super) fn candidates(&self, what: About, about: Option<ChildId>) -> Candidates {
+    pub(super) fn candidates(&self, what: MessageTopic, about: Option<ChildId>) -> Candidates {
         let calls = self.calls();
         match about.and_then(|id| calls.caller_of(id)) {
             Some(caller) => Candidates::One(caller),

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::memory_pipe::{PipeReader, PipeWriter, memory_pipe};
 use super::outbox::Outbox;
-use super::spawn::{Exit, Guard, Spawned, spawn};
+use super::spawn::{ChildExit, Guard, SpawnedChild, spawn};
 use super::{ChildError, StartDeps};
 use crate::definition::ResolvedCommand;
 
@@ -43,7 +43,7 @@ pub enum Launcher {
 }
 
 /// What an in-memory child does from its start to its exit. Its pipes close when this is dropped.
-pub type InMemoryRun = Pin<Box<dyn Future<Output = Exit> + Send>>;
+pub type InMemoryRun = Pin<Box<dyn Future<Output = ChildExit> + Send>>;
 
 type Program = dyn Fn(InMemoryStart) -> Result<InMemoryRun, String> + Send + Sync;
 
@@ -126,7 +126,7 @@ impl InMemoryPrograms {
             command: filled.cmd.clone(),
             args: filled.args.clone(),
             env,
-            cwd: filled.runs_in().to_owned(),
+            cwd: filled.working_dir().to_owned(),
             pid,
             stdin: their_stdin,
             stdout: their_stdout,
@@ -139,7 +139,7 @@ impl InMemoryPrograms {
             let ended = async move {
                 tokio::select! {
                     exit = run => exit,
-                    () = signal.ends() => Exit::Signal(SIGTERM),
+                    () = signal.ends() => ChildExit::Signal(SIGTERM),
                 }
             }
             .await;
@@ -183,7 +183,7 @@ impl Launcher {
     ) -> Result<StartedProgram, ChildError> {
         match self {
             Self::Processes => {
-                let Spawned { pid, stdin, stdout, stderr, guard } = spawn(filled, deps).await?;
+                let SpawnedChild { pid, stdin, stdout, stderr, guard } = spawn(filled, deps).await?;
                 let outbox = Outbox::new(stdin)
                     .map_err(|error| ChildError::Spawn { why: format!("cannot watch its input: {error}") })?;
                 Ok(StartedProgram {
@@ -228,7 +228,7 @@ pub(super) enum ProgramProcess {
 
 impl ProgramProcess {
     /// How the program ended.
-    pub(super) async fn exit(&mut self) -> Exit {
+    pub(super) async fn exit(&mut self) -> ChildExit {
         match self {
             Self::Guarded(guard) => guard.exit().await,
             Self::InMemory(process) => process.exit().await,
@@ -238,7 +238,7 @@ impl ProgramProcess {
     /// Ends what is left of the program. False if its guard did not get to it: what it guarded is the daemon's then.
     pub(super) async fn clear(self) -> bool {
         match self {
-            Self::Guarded(guard) => guard.clear().await != Exit::Unknown,
+            Self::Guarded(guard) => guard.clear().await != ChildExit::Unknown,
             Self::InMemory(process) => {
                 process.clear().await;
                 true
@@ -248,16 +248,16 @@ impl ProgramProcess {
 }
 
 pub(super) struct InMemoryProcess {
-    exit: watch::Receiver<Option<Exit>>,
+    exit: watch::Receiver<Option<ChildExit>>,
     term: watch::Sender<bool>,
     task: AbortHandle,
 }
 
 impl InMemoryProcess {
-    async fn exit(&mut self) -> Exit {
+    async fn exit(&mut self) -> ChildExit {
         // A task that was aborted, or panicked, has said nothing.
         let exit = self.exit.wait_for(Option::is_some).await;
-        exit.ok().and_then(|exit| *exit).unwrap_or(Exit::Signal(SIGKILL))
+        exit.ok().and_then(|exit| *exit).unwrap_or(ChildExit::Signal(SIGKILL))
     }
 
     async fn clear(mut self) {

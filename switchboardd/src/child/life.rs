@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::launcher::{ProgramOutput, ProgramProcess, StartedProgram};
 use super::registry::{BudgetSlot, ChildRegistry};
-use super::spawn::Exit;
+use super::spawn::ChildExit;
 use super::transport::ChildTransport;
 use super::{Child, ChildError, ChildStart, StartDeps, orphans};
 use crate::definition::ResolvedCommand;
@@ -74,7 +74,7 @@ async fn run(
         // Its last stderr lines usually say why it exited: give them time to arrive.
         let _ = timeout(DRAIN_GRACE, drain).await;
     }
-    let ending = with_last_words(ending, &child.stderr.last_lines());
+    let ending = with_stderr(ending, &child.stderr.last_lines());
     match &ending {
         ChildError::Stopped => {
             tracing::info!(target: "child", child = child.name(), pid = child.pid(), "stopped")
@@ -111,7 +111,7 @@ async fn wait_for_exit(
                 tokio::select! {
                     exit = process.exit() => exit,
                     // Its output is still read; the end of the output does not end this wait.
-                    () = async { reader.as_mut().await; std::future::pending().await } => Exit::Unknown,
+                    () = async { reader.as_mut().await; std::future::pending().await } => ChildExit::Unknown,
                 }
             })
             .await;
@@ -155,7 +155,7 @@ async fn read(child: &Arc<Child>, mut stdout: ProgramOutput) {
     }
 }
 
-fn with_last_words(ending: ChildError, tail: &str) -> ChildError {
+fn with_stderr(ending: ChildError, tail: &str) -> ChildError {
     match ending {
         ChildError::Exited { exit, .. } => ChildError::Exited { exit, stderr: tail.to_owned() },
         ChildError::ClosedOutput { .. } => ChildError::ClosedOutput { stderr: tail.to_owned() },
@@ -203,7 +203,7 @@ pub(crate) mod tests {
         let (sender, receiver) = pipe::pipe().unwrap();
         let deps = StartDeps {
             subscriptions: &Arc::default(),
-            variables: &crate::environment::Variables::default(),
+            variables: &crate::environment::ChildEnvironment::default(),
             registry: &Arc::default(),
             lends_workspace: false,
             run_log: &Arc::new(super::super::RunLog::unwritten()),

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::{Child, ChildError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum LifeStage {
     Alive,
     /// The child sends no more answers; its processes may still be ending.
     Ended,
@@ -16,7 +16,7 @@ enum Stage {
 }
 
 pub(super) struct Lifecycle {
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<LifeStage>,
     stop: watch::Sender<bool>,
     retiring: watch::Sender<bool>,
     /// Why it ends or has ended; the first reason counts.
@@ -26,7 +26,7 @@ pub(super) struct Lifecycle {
 impl Default for Lifecycle {
     fn default() -> Self {
         Self {
-            stage: watch::Sender::new(Stage::Alive),
+            stage: watch::Sender::new(LifeStage::Alive),
             stop: watch::Sender::new(false),
             retiring: watch::Sender::new(false),
             reason: OnceLock::new(),
@@ -43,9 +43,9 @@ impl Lifecycle {
     /// It answers no more.
     pub(super) fn set_ended(&self) {
         self.stage.send_if_modified(|stage| {
-            let changed = *stage == Stage::Alive;
+            let changed = *stage == LifeStage::Alive;
             if changed {
-                *stage = Stage::Ended;
+                *stage = LifeStage::Ended;
             }
             changed
         });
@@ -53,7 +53,7 @@ impl Lifecycle {
 
     /// Nothing of it is left.
     pub(super) fn set_cleared(&self) {
-        self.stage.send_replace(Stage::Cleared);
+        self.stage.send_replace(LifeStage::Cleared);
     }
 
     /// Resolves when the child is told to stop.
@@ -63,7 +63,7 @@ impl Lifecycle {
     }
 
     fn was_not_stopped(&self) -> bool {
-        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow()
+        *self.stage.borrow() == LifeStage::Alive && !*self.stop.borrow()
     }
 
     fn was_told_to_stop(&self) -> bool {
@@ -108,20 +108,20 @@ impl Child {
     }
 
     /// Resolves when the child has ended; its processes may still be ending.
-    pub async fn ended(&self) {
+    pub async fn wait_ended(&self) {
         let mut stage = self.lifecycle.stage.subscribe();
-        let _ = stage.wait_for(|stage| *stage != Stage::Alive).await;
+        let _ = stage.wait_for(|stage| *stage != LifeStage::Alive).await;
     }
 
     /// Resolves when all processes of the child are gone.
-    pub async fn cleared(&self) {
+    pub async fn wait_cleared(&self) {
         let mut stage = self.lifecycle.stage.subscribe();
-        let _ = stage.wait_for(|stage| *stage == Stage::Cleared).await;
+        let _ = stage.wait_for(|stage| *stage == LifeStage::Cleared).await;
     }
 
     /// Waits for its end and returns the reason.
-    pub async fn ending(&self) -> ChildError {
-        self.ended().await;
+    pub async fn wait_end_reason(&self) -> ChildError {
+        self.wait_ended().await;
         self.why_ended()
     }
 

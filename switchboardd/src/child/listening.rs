@@ -50,11 +50,11 @@ async fn listen(child: Arc<Child>) {
     let mut before: Option<ListenFuture> = None;
     let mut backoff = Backoff::new(RELISTEN_PAUSE, LONGEST_PAUSE);
     while child.is_alive() {
-        let Some(filter) = filter(child.server_info(), &child.followed()) else {
+        let Some(filter) = filter(child.server_info(), &child.subscribed()) else {
             before = None;
             tokio::select! {
-                () = child.following.refollow.notified() => continue,
-                () = child.ended() => return,
+                () = child.following.subscriptions_changed.notified() => continue,
+                () = child.wait_ended() => return,
             }
         };
         let call = child.request(methods::LISTEN, filter.as_bytes());
@@ -81,7 +81,7 @@ async fn listen(child: Arc<Child>) {
                 }
                 Err(_) => return,
             },
-            () = child.following.refollow.notified() => before = Some(open),
+            () = child.following.subscriptions_changed.notified() => before = Some(open),
         }
     }
 }
@@ -96,8 +96,8 @@ async fn wait_for_more(child: &Arc<Child>, answer: &ChildResponse) {
     }
     tracing::debug!(target: "child", child = child.name(), "it says that something changes, but not when");
     tokio::select! {
-        () = child.following.refollow.notified() => {}
-        () = child.ended() => {}
+        () = child.following.subscriptions_changed.notified() => {}
+        () = child.wait_ended() => {}
     }
 }
 

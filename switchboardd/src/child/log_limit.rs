@@ -74,7 +74,7 @@ impl Child {
             "{dropped} log messages of server `{}` were dropped: it sent more than {MAX_PER_SECOND} in a second",
             self.name()
         );
-        let params = json!({ "level": LogLevel::Warning.word(), "logger": "switchboard", "data": data });
+        let params = json!({ "level": LogLevel::Warning.as_str(), "logger": "switchboard", "data": data });
         let body = rpc::notification(methods::LOG_MESSAGE, Some(&params.to_string()));
         mailbox.push(MessageKind::Log, body.into());
     }

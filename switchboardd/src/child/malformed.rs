@@ -23,15 +23,15 @@ use crate::visible::visible;
 const MAX_BATCH_MESSAGES: usize = 256;
 
 /// Characters shown on each side of a JSON error.
-const AROUND: usize = 12;
+const CONTEXT_CHARS: usize = 12;
 
 /// An array that is not long. A longer one is not read to its end.
 struct BoundedVec<'a>(Vec<&'a RawValue>);
 
 impl<'de> Deserialize<'de> for BoundedVec<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
+        struct BoundedVisitor;
+        impl<'de> Visitor<'de> for BoundedVisitor {
             type Value = BoundedVec<'de>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for BoundedVec<'de> {
                 Ok(BoundedVec(list))
             }
         }
-        deserializer.deserialize_seq(Reader)
+        deserializer.deserialize_seq(BoundedVisitor)
     }
 }
 
@@ -74,7 +74,7 @@ impl Child {
         }
         let mut scan = IdScan::default();
         scan.feed(body.strip_prefix(b"[").unwrap_or(body));
-        let found = scan.found();
+        let found = scan.finish();
         if let Some(id) = &found.id {
             if found.is_answer() {
                 let failed = || {
@@ -127,8 +127,8 @@ fn wrong_answer(body: &[u8], what: &Malformed, hidden: &Redactor) -> String {
             Err(error) if !hidden.is_clean(text) => format!("answered with text that is not JSON: {error}"),
             Err(error) => {
                 let at = if error.line() == 1 { error.column().min(text.len()) } else { 0 };
-                let from = text.char_indices().map(|(from, _)| from).find(|from| from + AROUND >= at);
-                let around: String = text[from.unwrap_or(0)..].chars().take(2 * AROUND).collect();
+                let from = text.char_indices().map(|(from, _)| from).find(|from| from + CONTEXT_CHARS >= at);
+                let around: String = text[from.unwrap_or(0)..].chars().take(2 * CONTEXT_CHARS).collect();
                 format!("answered with text that is not JSON: {error}, near `{}`", visible(&around))
             }
         },

@@ -15,17 +15,17 @@ use crate::processes;
 const GRACE: Duration = Duration::from_millis(300);
 
 /// A process that cannot be killed in this time (it waits for a disk that does not respond) is left behind.
-const PATIENCE: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// This many scans in a row must find no process: while our own children come and go, one
 /// scan may miss a process.
-const LOOKS: u32 = 3;
+const EMPTY_SCANS: u32 = 3;
 
 /// How long adopted processes are killed in a tight loop before the slower scan of their descendants.
-const BURST: Duration = Duration::from_millis(500);
+const FAST_KILL_TIME: Duration = Duration::from_millis(500);
 
 /// How many processes are killed before the list is read again: meanwhile the newest may have been replaced.
-const NEWEST: usize = 32;
+const KILLS_PER_SCAN: usize = 32;
 
 /// Makes orphaned descendants of this process its children.
 pub(crate) fn become_subreaper() {
@@ -36,16 +36,16 @@ pub(crate) fn become_subreaper() {
 /// Ends all adopted processes and their descendants. Blocks until none is left.
 pub(super) fn kill_orphans() {
     // One at a time: a pid stays valid until it is reaped, so no other thread may reap meanwhile.
-    static ALONE: Mutex<()> = Mutex::new(());
+    static REAP_LOCK: Mutex<()> = Mutex::new(());
     may_block();
-    let _alone = ALONE.lock().expect("BUG: clearing up panicked");
+    let _alone = REAP_LOCK.lock().expect("BUG: clearing up panicked");
     // Read from `/proc`, not from `getsid`: in a container the session leader may be outside, and
     // then `getsid` returns 0.
     let Some(session) = Process::look_up(std::process::id()).map(|own| own.session) else { return };
     let mut clearing = KillSequence::with_grace(GRACE);
-    let give_up = real_now() + PATIENCE;
+    let give_up = real_now() + KILL_TIMEOUT;
     let mut quiet = 0;
-    while quiet < LOOKS {
+    while quiet < EMPTY_SCANS {
         if clearing.kills() {
             kill_adopted(session);
         }
@@ -72,13 +72,13 @@ pub(super) fn kill_orphans() {
 /// which become adopted ones themselves: a process that forks and exits must be killed between the two, so
 /// this loop has to be fast.
 fn kill_adopted(session: u32) {
-    let until = real_now() + BURST;
+    let until = real_now() + FAST_KILL_TIME;
     let mut killed = HashSet::new();
     let mut is_any_new = true;
     while is_any_new && real_now() < until {
         is_any_new = false;
         // The kernel gives orphans to the first thread, so the children of other threads are not read.
-        for id in child_ids_of_first_thread(std::process::id()).into_iter().rev().take(NEWEST) {
+        for id in child_ids_of_first_thread(std::process::id()).into_iter().rev().take(KILLS_PER_SCAN) {
             let Some(process) = Process::look_up(id).filter(|process| !is_ours(process, session)) else {
                 continue;
             };

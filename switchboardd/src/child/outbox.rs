@@ -31,10 +31,10 @@ const BACKLOG: usize = 4 * 1024 * 1024;
 const MAX_BACKLOG: usize = 40 * 1024 * 1024;
 
 /// How long to wait before writing again to a full pipe that cannot be watched.
-const SHORTAGE: Duration = Duration::from_millis(10);
+const PIPE_RETRY: Duration = Duration::from_millis(10);
 
 /// The pipe is watched for its end, which kqueue reports only to writers.
-const WATCHED: Interest = if cfg!(target_os = "linux") { Interest::ERROR } else { Interest::WRITABLE };
+const PIPE_INTEREST: Interest = if cfg!(target_os = "linux") { Interest::ERROR } else { Interest::WRITABLE };
 
 /// Capacity that the backlog keeps for the next messages.
 const SMALL_BACKLOG: usize = 64 * 1024;
@@ -46,7 +46,7 @@ enum BacklogState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unsent {
+pub(super) enum OutboxError {
     /// The backlog is full. A call may wait until the child has read some of it; anything else fails.
     Full,
     /// The child's stdin is closed.
@@ -106,9 +106,9 @@ impl InputPipe {
     }
 
     /// Resolves when the pipe may take something.
-    async fn room(&self) {
+    async fn wait_for_room(&self) {
         match self {
-            Self::Process(pipe) => room(pipe).await,
+            Self::Process(pipe) => wait_writable(pipe).await,
             Self::InMemory(pipe) => pipe.room().await,
         }
     }
@@ -133,7 +133,7 @@ impl OutboxState {
 
 impl Outbox {
     pub(super) fn new(pipe: pipe::Sender) -> std::io::Result<Self> {
-        let pipe = watch(pipe.into_nonblocking_fd()?, WATCHED)?;
+        let pipe = watch(pipe.into_nonblocking_fd()?, PIPE_INTEREST)?;
         Ok(Self::to(InputPipe::Process(Arc::new(pipe))))
     }
 
@@ -157,10 +157,10 @@ impl Outbox {
     /// Sends one line, which ends with its line break. With `coalesce` it is queued and written together with
     /// others; it then counts as sent even if the child dies before a byte of it is written. `yields`: it is
     /// a call, which can wait for room instead.
-    pub(super) fn send(&self, line: &[u8], coalesce: bool, yields: bool) -> Result<(), Unsent> {
+    pub(super) fn send(&self, line: &[u8], coalesce: bool, yields: bool) -> Result<(), OutboxError> {
         let mut state = self.lock();
         let Some(pipe) = &state.pipe else {
-            return Err(Unsent::Closed);
+            return Err(OutboxError::Closed);
         };
         let mut rest = line;
         if state.backlog.is_empty() && !coalesce {
@@ -170,14 +170,14 @@ impl Outbox {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(_) => {
                     self.break_off(&mut state);
-                    return Err(Unsent::Closed);
+                    return Err(OutboxError::Closed);
                 }
             }
         } else {
             let waiting = state.waiting();
             let is_full = if yields { waiting >= BACKLOG } else { waiting + line.len() > MAX_BACKLOG };
             if waiting > 0 && is_full {
-                return Err(Unsent::Full);
+                return Err(OutboxError::Full);
             }
         }
         if state.backlog.is_empty() {
@@ -188,9 +188,9 @@ impl Outbox {
         Ok(())
     }
 
-    /// Waits until there is room for a call. [`Unsent::Full`] if the child has read nothing for
-    /// `patience`, or at `due`.
-    pub(super) async fn room(&self, patience: Duration, due: Instant) -> Result<(), Unsent> {
+    /// Waits until there is room for a call. [`OutboxError::Full`] if the child has read nothing for
+    /// `timeout`, or at `due`.
+    pub(super) async fn room(&self, timeout: Duration, due: Instant) -> Result<(), OutboxError> {
         loop {
             let moved = self.moved.notified();
             let due = {
@@ -198,9 +198,9 @@ impl Outbox {
                 if state.pipe.is_none() || state.waiting() < BACKLOG {
                     return Ok(());
                 }
-                due.min(state.progress + patience)
+                due.min(state.progress + timeout)
             };
-            timeout_at(due, moved).await.map_err(|_| Unsent::Full)?;
+            timeout_at(due, moved).await.map_err(|_| OutboxError::Full)?;
         }
     }
 
@@ -233,7 +233,7 @@ impl Outbox {
                     }
                 },
                 BacklogState::Waiting => tokio::select! {
-                    () = pipe.room() => {}
+                    () = pipe.wait_for_room() => {}
                     // The pipe may have been closed meanwhile: check again.
                     () = self.changed.notified() => {}
                 },
@@ -294,12 +294,12 @@ impl Outbox {
 }
 
 /// Resolves when the pipe may be writable.
-async fn room(pipe: &AsyncFd<OwnedFd>) {
+async fn wait_writable(pipe: &AsyncFd<OwnedFd>) {
     let watched = pipe.get_ref().try_clone().and_then(|pipe| watch(pipe, Interest::WRITABLE));
     match watched {
         Ok(room) => drop(room.writable().await),
         // No descriptor is left to watch it with: poll instead.
-        Err(_) => tokio::time::sleep(SHORTAGE).await,
+        Err(_) => tokio::time::sleep(PIPE_RETRY).await,
     }
 }
 
@@ -341,16 +341,16 @@ mod tests {
         let soon = Duration::from_millis(200);
         let wait = || outbox.room(soon, Instant::now() + Duration::from_secs(60));
         assert_eq!(outbox.send(&long, true, true), Ok(()));
-        assert_eq!(outbox.send(&long, true, true), Err(Unsent::Full));
+        assert_eq!(outbox.send(&long, true, true), Err(OutboxError::Full));
         // A message that is no call is still accepted, up to the limit at which the child is ended.
         assert_eq!(outbox.send(b"x\n", true, false), Ok(()));
-        assert_eq!(outbox.send(&vec![b'x'; MAX_BACKLOG], true, false), Err(Unsent::Full));
-        assert_eq!(wait().await, Err(Unsent::Full));
+        assert_eq!(outbox.send(&vec![b'x'; MAX_BACKLOG], true, false), Err(OutboxError::Full));
+        assert_eq!(wait().await, Err(OutboxError::Full));
         let reader = tokio::spawn(async move {
             let mut all = vec![0; 2 * (BACKLOG + (1 << 20)) + 2];
             pipe.read_exact(&mut all).await
         });
-        while outbox.send(&long, true, true) == Err(Unsent::Full) {
+        while outbox.send(&long, true, true) == Err(OutboxError::Full) {
             assert_eq!(
                 outbox.room(Duration::from_secs(60), Instant::now() + Duration::from_secs(60)).await,
                 Ok(())
@@ -378,6 +378,6 @@ mod tests {
         drop(pipe);
         tokio::time::timeout(Duration::from_secs(10), outbox.broken()).await.unwrap();
         assert!(!outbox.is_open());
-        assert_eq!(outbox.send(b"x\n", true, false), Err(Unsent::Closed));
+        assert_eq!(outbox.send(b"x\n", true, false), Err(OutboxError::Closed));
     }
 }

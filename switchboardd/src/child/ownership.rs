@@ -34,11 +34,11 @@ impl Child {
     pub fn assign_to(self: &Arc<Self>, caller: &Arc<Caller>) {
         *self.ownership.lock().expect("BUG: a copy panicked") = Ownership::Host(caller.clone());
         self.roots_changed();
-        self.follow(&self.followed(), true);
+        self.set_subscribed(&self.subscribed(), true);
     }
 
     /// Whether this caller's calls may go to this child.
-    pub fn serves(&self, caller: &Arc<Caller>) -> bool {
+    pub fn may_serve(&self, caller: &Arc<Caller>) -> bool {
         match self.ownership() {
             Ownership::Shared => true,
             Ownership::Host(owner) => Arc::ptr_eq(&owner, caller.owner()),

@@ -20,7 +20,7 @@ impl Child {
         }
         let child = self.clone();
         tokio::spawn(async move {
-            if !child.answers(PING_TIMEOUT).await {
+            if !child.is_responsive(PING_TIMEOUT).await {
                 child.give_up(ChildError::Unresponsive { ms: millis(PING_TIMEOUT) });
             }
             child.probing.store(false, Ordering::Relaxed);
@@ -28,7 +28,7 @@ impl Child {
     }
 
     /// Whether the child answers a `ping` within this time.
-    pub async fn answers(self: &Arc<Self>, within: Duration) -> bool {
+    pub async fn is_responsive(self: &Arc<Self>, within: Duration) -> bool {
         let limits = Limits { spawn: within, rpc: within, max: within };
         // The modern era has no `ping`.
         let method = if self.era() == ProtocolEra::Modern { methods::DISCOVER } else { methods::PING };

@@ -10,7 +10,7 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
-use super::calls::{About, CallOutcome, Candidates, ChildId, ChildQuestion, Delivered};
+use super::calls::{CallOutcome, Candidates, ChildId, ChildQuestion, Delivery, MessageTopic};
 use super::{Child, Ownership};
 use crate::caller::Caller;
 use crate::era::{ProtocolEra, question};
@@ -59,7 +59,7 @@ impl Child {
     /// host is never guessed.
     fn asked(&self, about: Option<ChildId>) -> Result<Arc<Caller>, String> {
         let several = "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own";
-        match self.candidates(About::Question, about) {
+        match self.candidates(MessageTopic::Question, about) {
             Candidates::One(caller) => Ok(caller),
             Candidates::Nobody => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
             Candidates::Several { only_abandoned_left } => {
@@ -90,8 +90,8 @@ impl Child {
             Ownership::Host(owner) => {
                 // Through the call that it is about, if there is one: a modern host cannot be
                 // asked in any other way.
-                let asked = match self.candidates(About::Question, about) {
-                    Candidates::One(caller) if self.serves(&caller) => caller,
+                let asked = match self.candidates(MessageTopic::Question, about) {
+                    Candidates::One(caller) if self.may_serve(&caller) => caller,
                     _ => owner.clone(),
                 };
                 if !asked.profile().client_capabilities.roots {
@@ -168,7 +168,7 @@ impl Child {
     }
 
     /// Delivers a reply to its call, and withdraws the questions that belonged only to that call.
-    pub(super) fn deliver(&self, id: ChildId, reply: CallOutcome) -> Delivered {
+    pub(super) fn deliver(&self, id: ChildId, reply: CallOutcome) -> Delivery {
         let (delivered, ended) = {
             let mut calls = self.calls();
             (calls.deliver(id, reply), calls.take_ended_questions(Instant::now()))

@@ -80,7 +80,7 @@ impl ChildRegistry {
             }
             children.iter().for_each(|child| child.stop());
             for child in children {
-                child.cleared().await;
+                child.wait_cleared().await;
             }
         }
     }

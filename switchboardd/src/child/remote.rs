@@ -38,14 +38,14 @@ pub use failure::RemoteError;
 pub use http_clients::{HttpClients, root_cause};
 
 use super::life::EndGuard;
-use super::outbox::Unsent;
+use super::outbox::OutboxError;
 use super::transport::{ChildTransport, cancelled};
 use super::{
     BudgetSlot, Child, ChildError, ChildId, ChildStart, Protocol, ServerInfo, StartDeps, StartError,
 };
 use crate::caller::Caller;
 use crate::definition::{ResolvedRemote, Transport};
-use client::{Client, Outgoing};
+use client::{RemoteClient, RemoteRequest};
 
 /// Capacity of the command queue. The task that executes commands never blocks, so this only has to hold a
 /// burst. Requests use at most half of it, which leaves room to cancel them and for notifications.
@@ -55,7 +55,7 @@ const COMMAND_QUEUE: usize = 1024;
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// How long the daemon waits for a server to end the session.
-const GOODBYE: Duration = Duration::from_secs(1);
+const DELETE_SESSION_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 enum RemoteCommand {
@@ -85,7 +85,7 @@ pub(super) struct RemoteHandle {
 /// State that all messages of one child share.
 #[derive(Debug)]
 struct RemoteConnection {
-    client: Client,
+    client: RemoteClient,
     transport: Transport,
     // A leaf lock: held to copy or change it.
     state: Mutex<RemoteState>,
@@ -122,7 +122,7 @@ pub(super) async fn connect(
     let url = address(to).map_err(|why| ChildError::Unusable { why: format!("is misconfigured: {why}") })?;
     let http = deps.http_clients.client(&url, deps.variables).await?;
     let authorizer = deps.logins.of(start.name, &url, &to.shown);
-    let client = Client::new(http, url, to, authorizer)?;
+    let client = RemoteClient::new(http, url, to, authorizer)?;
     let connection = Arc::new(RemoteConnection {
         client,
         transport: to.transport,
@@ -152,7 +152,7 @@ async fn run(
         async move { child.run_timeouts().await }
     });
     let notification_slots = Arc::new(Semaphore::new(MAX_NOTIFICATIONS));
-    let mut posts = Posts {
+    let mut posts = InFlightPosts {
         child: &child,
         connection: &connection,
         tasks: JoinSet::new(),
@@ -177,12 +177,12 @@ async fn run(
         ending => tracing::warn!(target: "child", child = child.name(), "{ending}"),
     }
     child.end();
-    let _ = timeout(GOODBYE, connection.delete_session()).await;
+    let _ = timeout(DELETE_SESSION_TIMEOUT, connection.delete_session()).await;
     drop(end_guard);
 }
 
 /// Messages in flight. Dropping this aborts them.
-struct Posts<'a> {
+struct InFlightPosts<'a> {
     child: &'a Arc<Child>,
     connection: &'a Arc<RemoteConnection>,
     tasks: JoinSet<Option<ChildId>>,
@@ -190,7 +190,7 @@ struct Posts<'a> {
     notification_slots: Arc<Semaphore>,
 }
 
-impl Posts<'_> {
+impl InFlightPosts<'_> {
     fn execute(&mut self, command: RemoteCommand) {
         let (child, connection) = (self.child.clone(), self.connection.clone());
         match command {
@@ -241,20 +241,20 @@ impl Posts<'_> {
 
 impl RemoteHandle {
     /// Sends one message, which ends with a line break.
-    pub(super) fn send(&self, id: Option<ChildId>, mut line: Vec<u8>) -> Result<(), Unsent> {
+    pub(super) fn send(&self, id: Option<ChildId>, mut line: Vec<u8>) -> Result<(), OutboxError> {
         if !self.is_open() {
-            return Err(Unsent::Closed);
+            return Err(OutboxError::Closed);
         }
         line.pop();
         let body = Bytes::from(line);
         let command = match id {
             Some(id) if self.commands.capacity() > COMMAND_QUEUE / 2 => RemoteCommand::Request { id, body },
-            Some(_) => return Err(Unsent::Full),
+            Some(_) => return Err(OutboxError::Full),
             None => RemoteCommand::Notify { body },
         };
         self.commands.try_send(command).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => Unsent::Full,
-            mpsc::error::TrySendError::Closed(_) => Unsent::Closed,
+            mpsc::error::TrySendError::Full(_) => OutboxError::Full,
+            mpsc::error::TrySendError::Closed(_) => OutboxError::Closed,
         })
     }
 
@@ -318,13 +318,13 @@ impl RemoteConnection {
         caller: Option<Arc<Caller>>,
     ) -> Result<Response, RemoteError> {
         let url = state.endpoint.as_ref().unwrap_or(&self.client.url).clone();
-        self.client.send(Outgoing { method: Method::POST, url, headers, body, caller }).await
+        self.client.send(RemoteRequest { method: Method::POST, url, headers, body, caller }).await
     }
 
     /// Opens a stream of the server.
     async fn get(&self, headers: HeaderMap) -> Result<Response, RemoteError> {
         let (url, body) = (self.client.url.clone(), Bytes::new());
-        self.client.send(Outgoing { method: Method::GET, url, headers, body, caller: None }).await
+        self.client.send(RemoteRequest { method: Method::GET, url, headers, body, caller: None }).await
     }
 
     /// Ends the session at a legacy server.
@@ -336,7 +336,7 @@ impl RemoteConnection {
         let mut headers = HeaderMap::new();
         headers::of_session(&state, &mut headers);
         let (url, body) = (self.client.url.clone(), Bytes::new());
-        let request = Outgoing { method: Method::DELETE, url, headers, body, caller: None };
+        let request = RemoteRequest { method: Method::DELETE, url, headers, body, caller: None };
         let _ = self.client.send(request).await;
     }
 }

@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 use super::calls::{CallOutcome, ChildId};
 use super::in_flight::{CallTiming, InFlight};
-use super::outbox::Unsent;
+use super::outbox::OutboxError;
 use super::{Child, ChildError};
 use crate::caller::Caller;
 use crate::era::{self, ProtocolEra, envelope};
 use crate::methods;
 use crate::metrics;
-use crate::telemetry::trace::Context;
+use crate::telemetry::trace::SpanContext;
 
 /// Above this many calls in flight, writes are coalesced: a busy child costs far fewer syscalls, and the
 /// added latency is not noticeable.
@@ -35,7 +35,7 @@ pub struct ChildRequest<'a> {
     /// The host's progress token, as the host wrote it.
     pub token: Option<&'a str>,
     /// Its parent span.
-    pub span: Option<Context>,
+    pub span: Option<SpanContext>,
 }
 
 /// A request that is registered and not sent yet. Dropping it takes it back.
@@ -46,7 +46,7 @@ pub struct OpenedRequest<'a> {
     /// `None` once it was sent.
     reply: Option<oneshot::Receiver<CallOutcome>>,
     begun: Instant,
-    span: Option<(Context, Context)>,
+    span: Option<(SpanContext, SpanContext)>,
     /// There are others at this moment.
     coalesce: bool,
     line: Vec<u8>,
@@ -102,7 +102,7 @@ impl Child {
 
     /// Waits until a request that was refused with [`ChildError::Busy`] may be made again, as long as the child reads.
     pub async fn wait_for_room(&self, silence: Duration, due: Instant) -> Result<(), ChildError> {
-        self.transport.room(silence, due).await.map_err(|_| ChildError::Busy)
+        self.transport.wait_for_room(silence, due).await.map_err(|_| ChildError::Busy)
     }
 
     /// Sends a notification, or the answer to a question. Ends a local child that leaves
@@ -111,7 +111,7 @@ impl Child {
         let mut line = Vec::with_capacity(body.len() + 1);
         line.extend_from_slice(body);
         line.push(b'\n');
-        if self.transport.send(None, line, false, false) == Err(Unsent::Full) && !self.is_remote() {
+        if self.transport.send(None, line, false, false) == Err(OutboxError::Full) && !self.is_remote() {
             self.give_up(ChildError::Busy);
         }
     }
@@ -145,11 +145,11 @@ impl OpenedRequest<'_> {
         let ChildRequest { caller, method, tool, .. } = self.request;
         let sent = self.child.transport.send(Some(self.id), line, self.coalesce, caller.is_some());
         sent.map_err(|unsent| match unsent {
-            Unsent::Full => ChildError::Busy,
-            Unsent::Closed => ChildError::Unsent,
+            OutboxError::Full => ChildError::Busy,
+            OutboxError::Closed => ChildError::Unsent,
         })?;
         let timed = CallTiming {
-            begun: self.begun,
+            started_at: self.begun,
             method: metrics::known_method(method),
             tool: tool.map(|tool| self.child.metrics.tool(tool)),
             ended: None,

@@ -45,12 +45,12 @@ pub(super) struct Roots {
     asked: Mutex<Vec<Box<str>>>,
     was_told: AtomicBool,
     // A leaf lock: held to read or change it.
-    late: Mutex<Option<Late>>,
+    late: Mutex<Option<LateRoots>>,
 }
 
 /// A `roots/list` that the host did not answer in time; the child was told that there are no roots.
 #[derive(Debug)]
-enum Late {
+enum LateRoots {
     /// The host still has the question. Some hosts ask their user first, or have just been started.
     Open { host: Arc<Caller>, ours: Box<str> },
     /// The host's late answer, and the range of its id. The child was told to ask again and then gets it.
@@ -62,7 +62,7 @@ impl Roots {
         Self { lends_workspace, ..Self::default() }
     }
 
-    fn late(&self) -> MutexGuard<'_, Option<Late>> {
+    fn late(&self) -> MutexGuard<'_, Option<LateRoots>> {
         self.late.lock().expect("BUG: a note panicked")
     }
 
@@ -92,7 +92,7 @@ impl Child {
     async fn roots_told(self: &Arc<Self>) {
         let until = Instant::now() + ROOTS_TIMEOUT;
         // A server that answers this has processed `initialized`, and has asked for roots if it ever does.
-        self.answers(ROOTS_TIMEOUT).await;
+        self.is_responsive(ROOTS_TIMEOUT).await;
         if !self.roots.was_told.load(Ordering::Relaxed) {
             sleep(LATE_QUESTION_GRACE).await;
         }
@@ -112,7 +112,7 @@ impl Child {
 
     /// The roots may have changed: drops the host's late answer and tells the child.
     pub fn roots_changed(&self) {
-        self.roots.late().take_if(|late| matches!(late, Late::Answered { .. }));
+        self.roots.late().take_if(|late| matches!(late, LateRoots::Answered { .. }));
         self.tell_roots_changed();
     }
 
@@ -125,10 +125,10 @@ impl Child {
 
     /// The host did not answer these `roots/list` requests in time: the child gets an empty list. The host
     /// keeps the question, and its late answer still reaches the child.
-    pub(super) fn do_without_roots(&self, unanswered: Vec<(Box<str>, ChildQuestion)>) {
+    pub(super) fn answer_no_roots(&self, unanswered: Vec<(Box<str>, ChildQuestion)>) {
         for (theirs, question) in unanswered {
             self.withdraw_late_roots("the server has asked again");
-            *self.roots.late() = Some(Late::Open { host: question.caller, ours: question.ours });
+            *self.roots.late() = Some(LateRoots::Open { host: question.caller, ours: question.ours });
             self.reply(&theirs, r#""result":{"roots":[]}"#);
         }
     }
@@ -138,13 +138,13 @@ impl Child {
     pub(super) fn take_late_roots(&self, response: &[u8], host_id: Raw<'_>) -> bool {
         let host = {
             let mut late = self.roots.late();
-            let Some(Late::Open { host, ours }) = &*late else { return false };
+            let Some(LateRoots::Open { host, ours }) = &*late else { return false };
             if string(host_id).as_deref() != Some(&**ours) {
                 return false;
             }
             let host = host.clone();
             let id = range_of(response, host_id.get());
-            *late = Some(Late::Answered { response: response.to_vec(), id });
+            *late = Some(LateRoots::Answered { response: response.to_vec(), id });
             host
         };
         // A session that ends answers its open questions itself; the child need not ask again.
@@ -157,8 +157,8 @@ impl Child {
     /// Answers a `roots/list` of the child with the late answer of its host. Without one, withdraws the old
     /// question and returns false, so that the host is asked again.
     pub(super) fn tell_late_roots(&self, theirs: &str) -> bool {
-        let answered = self.roots.late().take_if(|late| matches!(late, Late::Answered { .. }));
-        if let Some(Late::Answered { response, id }) = answered {
+        let answered = self.roots.late().take_if(|late| matches!(late, LateRoots::Answered { .. }));
+        if let Some(LateRoots::Answered { response, id }) = answered {
             self.notify(&splice(&response, id, theirs.as_bytes()));
             return true;
         }
@@ -168,7 +168,7 @@ impl Child {
 
     pub(super) fn withdraw_late_roots(&self, why: &str) {
         let late = self.roots.late().take();
-        if let Some(Late::Open { host, ours }) = late {
+        if let Some(LateRoots::Open { host, ours }) = late {
             host.withdraw(&ours, why);
         }
     }

@@ -22,7 +22,7 @@ use crate::event_loop::{may_block, run_blocking_detached};
 use crate::files::replace;
 
 /// The environment variable that marks a child and its descendants.
-pub(super) const MARK: &str = "SWITCHBOARD_RUN";
+pub(super) const RUN_VARIABLE: &str = "SWITCHBOARD_RUN";
 
 /// How many runs are remembered.
 const MAX_MARKS: usize = 16;
@@ -37,7 +37,7 @@ const GUARD_GRACE: Duration = Duration::from_secs(15);
 const CONTINUE: Duration = Duration::from_secs(5);
 
 /// A process that cannot be killed in this time is left for the next start.
-const PATIENCE: Duration = Duration::from_secs(20);
+const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Size limit of a container id file: the id, and a line break or two.
 const MAX_CONTAINER_ID: u64 = 128;
@@ -64,7 +64,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Guard => "guard",
             Self::Child => "child",
@@ -81,7 +81,7 @@ impl GuardNote {
     pub(super) fn add(&self, role: Role, id: u32) {
         // Without its start time the process cannot be identified later, but the other line still counts.
         let start_time = Process::look_up(id).map_or(0, |process| process.start_time);
-        let line = format!("{} {} {id} {start_time}\n", role.word(), boot());
+        let line = format!("{} {} {id} {start_time}\n", role.as_str(), boot());
         // No `sync`: if the machine goes down, no processes are left.
         let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&self.file);
         if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
@@ -236,7 +236,7 @@ impl StaleRuns {
             if guards.is_empty() && others.iter().all(|process| process.zombie) {
                 return true;
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > KILL_TIMEOUT {
                 let pids: Vec<u32> = others.iter().map(|process| process.id).collect();
                 tracing::warn!(target: "ledger", ?pids, "processes of an earlier run cannot be ended");
                 return false;
@@ -272,7 +272,7 @@ impl StaleRuns {
         let boot = boot();
         for note in self.notes_in(&self.guards) {
             let text = fs::read_to_string(note).unwrap_or_default();
-            for (role, process) in text.lines().filter_map(|line| noted(line, &boot)) {
+            for (role, process) in text.lines().filter_map(|line| parse_note_line(line, &boot)) {
                 let family = family_now(process.id);
                 left.others.extend(family.iter().cloned());
                 match role {
@@ -298,9 +298,9 @@ impl StaleRuns {
 }
 
 /// The process in a line of a note, if it still runs.
-fn noted(line: &str, boot: &str) -> Option<(Role, Process)> {
+fn parse_note_line(line: &str, boot: &str) -> Option<(Role, Process)> {
     let (word, rest) = line.split_once(' ')?;
-    let role = [Role::Guard, Role::Child].into_iter().find(|role| role.word() == word)?;
+    let role = [Role::Guard, Role::Child].into_iter().find(|role| role.as_str() == word)?;
     let (when, numbers) = rest.split_once(' ')?;
     let (id, start_time) = numbers.split_once(' ')?;
     let (id, start_time) = (id.parse().ok()?, start_time.parse::<u64>().ok()?);
@@ -317,7 +317,8 @@ fn processes_with_marks(marks: &[impl AsRef<str>]) -> Vec<Process> {
         let ours = fs::metadata(&proc).is_ok_and(|meta| meta.uid() == uid);
         ours && fs::read(proc.join("environ")).is_ok_and(|environ| {
             environ.split(|byte| *byte == 0).any(|entry| {
-                let entry = entry.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+                let entry =
+                    entry.strip_prefix(RUN_VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
                 entry.is_some_and(|mark| marks.iter().any(|known| known.as_ref().as_bytes() == mark))
             })
         })
@@ -403,7 +404,7 @@ mod tests {
         let note = run_log.note_guard().unwrap();
         note.add(Role::Child, std::process::id());
         let line = fs::read_to_string(note.file()).unwrap();
-        let found = |line: &str| noted(line, &boot()).map(|(role, process)| (role, process.id));
+        let found = |line: &str| parse_note_line(line, &boot()).map(|(role, process)| (role, process.id));
         assert_eq!(found(line.trim()), Some((Role::Child, std::process::id())));
         assert_eq!(found(&format!("{}0", line.trim())), None, "another process has the number");
         let earlier = line.trim().replace(&boot(), "x");

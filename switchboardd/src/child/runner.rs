@@ -118,12 +118,12 @@ pub struct Runners {
 
 /// A wrapper would start a runner in another directory, whose code the runner would run.
 #[derive(Debug, PartialEq, Eq)]
-struct Moved {
+struct MovedRunner {
     wrapper: String,
     runner: String,
 }
 
-impl std::fmt::Display for Moved {
+impl std::fmt::Display for MovedRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { wrapper, runner } = self;
         write!(
@@ -147,7 +147,7 @@ impl Runners {
 
     /// Where and with what a launch starts, if it is a runner that must not use its directory.
     pub(super) fn start(&self, filled: &ResolvedCommand) -> std::io::Result<Option<RunnerStart>> {
-        let found = self.family(&filled.cmd, &filled.args, filled.runs_in());
+        let found = self.family(&filled.cmd, &filled.args, filled.working_dir());
         let Some((_, family)) = found.map_err(|moved| std::io::Error::other(moved.to_string()))? else {
             return Ok(None);
         };
@@ -161,13 +161,13 @@ impl Runners {
             let shell = cwd.join("shell");
             write(&cwd.join("package.json"), PROJECT, 0o600)?;
             write(&shell, SHELL, 0o700)?;
-            env = vec![("npm_config_script_shell", shell), (DIRECTORY, filled.runs_in().to_owned())];
+            env = vec![("npm_config_script_shell", shell), (DIRECTORY, filled.working_dir().to_owned())];
         }
         Ok(Some(RunnerStart { cwd, env }))
     }
 
     /// Tells the user where a runner starts.
-    pub fn word(&self, cmd: &str, args: &[String], cwd: &Path) -> Option<String> {
+    pub fn start_note(&self, cmd: &str, args: &[String], cwd: &Path) -> Option<String> {
         let (name, family) = match self.family(cmd, args, cwd) {
             Ok(found) => found?,
             Err(moved) => return Some(format!("does not start: {moved}")),
@@ -194,8 +194,13 @@ impl Runners {
 
     /// The runner that a command starts, and its kind; `None` if it starts none, or one that
     /// may use its directory.
-    fn family(&self, cmd: &str, args: &[String], cwd: &Path) -> Result<Option<(String, RunnerKind)>, Moved> {
-        let Command { program, args, moved_by } = unwrapped(cmd, args);
+    fn family(
+        &self,
+        cmd: &str,
+        args: &[String],
+        cwd: &Path,
+    ) -> Result<Option<(String, RunnerKind)>, MovedRunner> {
+        let UnwrappedCommand { program, args, moved_by } = unwrapped(cmd, args);
         let name = program_name(&program);
         let Some((name, verbs, family)) = RUNNERS.iter().find(|(runner, ..)| *runner == name) else {
             return Ok(None);
@@ -212,14 +217,14 @@ impl Runners {
             return Ok(None);
         }
         if let Some(wrapper) = moved_by {
-            return Err(Moved { wrapper, runner: (*name).to_owned() });
+            return Err(MovedRunner { wrapper, runner: (*name).to_owned() });
         }
         Ok((!cwd.starts_with(&self.own)).then(|| ((*name).to_owned(), *family)))
     }
 }
 
 /// A command without its wrappers.
-struct Command<'a> {
+struct UnwrappedCommand<'a> {
     program: Cow<'a, str>,
     args: Vec<Cow<'a, str>>,
     /// The wrapper, and its option that starts the program in another directory.
@@ -228,7 +233,7 @@ struct Command<'a> {
 
 /// Removes the wrappers from a command. The first word after a wrapper that is neither its own nor an option
 /// is the next program, whatever follows.
-fn unwrapped<'a>(cmd: &'a str, args: &'a [String]) -> Command<'a> {
+fn unwrapped<'a>(cmd: &'a str, args: &'a [String]) -> UnwrappedCommand<'a> {
     let mut program = Cow::Borrowed(cmd);
     let mut args: Vec<Cow<'a, str>> = args.iter().map(|arg| Cow::Borrowed(&**arg)).collect();
     let mut moved_by = None;
@@ -245,7 +250,7 @@ fn unwrapped<'a>(cmd: &'a str, args: &'a [String]) -> Command<'a> {
         };
         args = rest.collect();
     }
-    Command { program, args, moved_by }
+    UnwrappedCommand { program, args, moved_by }
 }
 
 /// The index of the program in a wrapper's arguments, and the option that starts it in another directory. A
@@ -454,8 +459,12 @@ mod tests {
             let cmd = words.next().unwrap();
             let args: Vec<String> = words.collect();
             let moved = runners.family(&cmd, &args, Path::new("/own")).unwrap_err();
-            assert_eq!(moved, Moved { wrapper: wrapper.to_owned(), runner: "npx".to_owned() }, "{line}");
-            let word = runners.word(&cmd, &args, Path::new("/own")).unwrap();
+            assert_eq!(
+                moved,
+                MovedRunner { wrapper: wrapper.to_owned(), runner: "npx".to_owned() },
+                "{line}"
+            );
+            let word = runners.start_note(&cmd, &args, Path::new("/own")).unwrap();
             assert!(word.contains("does not start") && word.contains("`cwd`"), "{word}");
         }
     }
@@ -464,7 +473,7 @@ mod tests {
     fn the_user_is_told_of_the_runner_and_not_of_its_wrapper() {
         let runners = Runners::new(Path::new("/state"), Path::new("/own"));
         let args = ["A=1", "npx", "x"].map(ToOwned::to_owned);
-        let word = runners.word("env", &args, Path::new("/repo")).unwrap();
+        let word = runners.start_note("env", &args, Path::new("/repo")).unwrap();
         assert!(word.starts_with("`npx` looks for its package"), "{word}");
     }
 }

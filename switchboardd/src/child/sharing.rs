@@ -17,12 +17,12 @@ impl Child {
 
     /// The latest call of a host that was given up on and that it has not answered.
     pub fn last_owed(&self) -> Option<ChildId> {
-        self.calls().last_owed()
+        self.calls().last_unanswered()
     }
 
     /// Whether it has not answered a call of a host after one and up to another that was given up on.
     pub fn owes_between(&self, after: u64, up_to: ChildId) -> bool {
-        self.calls().owes_between(after, up_to)
+        self.calls().has_unanswered_between(after, up_to)
     }
 
     /// Whether what it asks or logs names no call, so that it could be for any host that has one open. A child that runs
@@ -40,7 +40,7 @@ impl Child {
 
     /// Whether the child is known to ask questions and could not ask this caller, because it may still be
     /// working on another host's cancelled call.
-    pub fn is_unsure_of(&self, caller: &Arc<Caller>) -> bool {
+    pub fn could_not_ask(&self, caller: &Arc<Caller>) -> bool {
         self.asks.load(Ordering::Relaxed)
             && self.names_no_call()
             && self.calls().has_abandoned_of_others(caller, Instant::now())

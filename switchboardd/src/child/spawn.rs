@@ -22,14 +22,14 @@ use tokio::time::{Instant, sleep};
 
 use super::guard::order::GuardOrder;
 use super::process_tree::Process;
-use super::run_log::{GuardNote, MARK, Role, RunLog, remove_container_id, stop_container};
+use super::run_log::{GuardNote, RUN_VARIABLE, Role, RunLog, remove_container_id, stop_container};
 use super::runner::{self, Runners};
 use super::{ChildError, StartDeps};
 use crate::definition::ResolvedCommand;
-use crate::environment::Variables;
+use crate::environment::ChildEnvironment;
 use crate::event_loop::{may_block, run_blocking};
 use crate::files::state::check_child_folder;
-use crate::processes::{self, Ours};
+use crate::processes::{self, RegisteredProcess};
 
 /// Container engines whose `run` starts a container.
 const CONTAINERS: [&str; 2] = ["docker", "podman"];
@@ -41,10 +41,10 @@ const CLEAR_TIMEOUT: Duration = Duration::from_secs(10);
 const CLEAR_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A guard that was found stopped this often, and continued each time, is killed.
-const STOPPED: u32 = 10;
+const MAX_CONTINUES: u32 = 10;
 
 /// A child that was just started, before its handshake.
-pub(super) struct Spawned {
+pub(super) struct SpawnedChild {
     pub(super) pid: u32,
     pub(super) stdin: pipe::Sender,
     pub(super) stdout: pipe::Receiver,
@@ -57,24 +57,24 @@ pub(super) struct Guard {
     process: tokio::process::Child,
     reports: Lines<BufReader<UnixStream>>,
     /// How the child ended, once the guard has reported it.
-    seen: Option<Exit>,
+    seen: Option<ChildExit>,
     /// The run log's note of the child's container.
     container: Option<PathBuf>,
     /// While these exist, this daemon and the next one know the process as a guard.
-    _ours: Ours,
+    _ours: RegisteredProcess,
     note: Option<GuardNote>,
 }
 
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub enum ChildExit {
     Status(i32),
     Signal(i32),
     /// It is gone, and its exit status is unknown.
     Unknown,
 }
 
-impl std::fmt::Display for Exit {
+impl std::fmt::Display for ChildExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Status(code) => write!(f, "exited with status {code}"),
@@ -84,10 +84,13 @@ impl std::fmt::Display for Exit {
     }
 }
 
-pub(super) async fn spawn(filled: &ResolvedCommand, deps: &StartDeps<'_>) -> Result<Spawned, ChildError> {
+pub(super) async fn spawn(
+    filled: &ResolvedCommand,
+    deps: &StartDeps<'_>,
+) -> Result<SpawnedChild, ChildError> {
     let StartDeps { variables, run_log, .. } = *deps;
     let failed = |why: std::io::Error| ChildError::Spawn { why: why.to_string() };
-    let Prepared { program, order, runner, note } = {
+    let PreparedStart { program, order, runner, note } = {
         let (filled, variables) = (filled.clone(), variables.clone());
         let (run_log, runners) = (run_log.clone(), deps.runners.clone());
         run_blocking(move || prepare(&filled, &variables, &run_log, &runners)).await?
@@ -107,8 +110,8 @@ pub(super) async fn spawn(filled: &ResolvedCommand, deps: &StartDeps<'_>) -> Res
         .env_clear()
         .envs(variables.iter())
         .envs(filled.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))))
-        .env(MARK, run_log.mark())
-        .current_dir(runner.as_ref().map_or(filled.runs_in(), |runner| &runner.cwd))
+        .env(RUN_VARIABLE, run_log.mark())
+        .current_dir(runner.as_ref().map_or(filled.working_dir(), |runner| &runner.cwd))
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::from(child_stdout.into_blocking_fd().map_err(failed)?))
         .stderr(Stdio::from(child_stderr.into_blocking_fd().map_err(failed)?));
@@ -118,7 +121,7 @@ pub(super) async fn spawn(filled: &ResolvedCommand, deps: &StartDeps<'_>) -> Res
     command.envs(runner.into_iter().flat_map(|runner| runner.env));
     let (process, ours) = processes::start(&mut command.into()).map_err(failed)?;
     // Noted before the guard starts the child.
-    let note = noted(note, Role::Guard, process.id()).await;
+    let note = add_to_note(note, Role::Guard, process.id()).await;
 
     let control = std::os::unix::net::UnixStream::from(control);
     control.set_nonblocking(true).map_err(failed)?;
@@ -127,12 +130,12 @@ pub(super) async fn spawn(filled: &ResolvedCommand, deps: &StartDeps<'_>) -> Res
     // If the write fails, `started` returns an error.
     let _ = guard.reports.get_mut().get_mut().write_all(&told).await;
     let pid = guard.started(&filled.shown(&program)).await?;
-    guard.note = noted(guard.note.take(), Role::Child, Some(pid)).await;
-    Ok(Spawned { pid, stdin, stdout, stderr, guard })
+    guard.note = add_to_note(guard.note.take(), Role::Child, Some(pid)).await;
+    Ok(SpawnedChild { pid, stdin, stdout, stderr, guard })
 }
 
 /// What is prepared on disk before a start.
-struct Prepared {
+struct PreparedStart {
     program: PathBuf,
     order: GuardOrder,
     runner: Option<runner::RunnerStart>,
@@ -141,35 +144,35 @@ struct Prepared {
 
 fn prepare(
     filled: &ResolvedCommand,
-    variables: &Variables,
+    variables: &ChildEnvironment,
     run_log: &RunLog,
     runners: &Runners,
-) -> Result<Prepared, ChildError> {
+) -> Result<PreparedStart, ChildError> {
     may_block();
     let failed = |why: std::io::Error| ChildError::Spawn { why: why.to_string() };
     let found = program(filled, variables).map_err(|why| ChildError::Spawn { why })?;
     // The program that was approved is executed, even if a symlink has changed since. `argv[0]` is the name
     // that it was found by, which e.g. programs of a Python virtual environment need.
     let program = filled.program.clone().unwrap_or_else(|| found.clone());
-    if is_ourselves(&program) {
+    if is_own_binary(&program) {
         return Err(ChildError::Spawn { why: "it would start Switchboard itself".to_owned() });
     }
     if let Some(data) = &filled.data {
         data.parent().map_or(Ok(()), check_child_folder).map_err(failed)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     }
-    if !filled.runs_in().is_dir() {
+    if !filled.working_dir().is_dir() {
         return Err(ChildError::Spawn {
             why: format!("its directory `{}` does not exist", filled.shown_directory()),
         });
     }
     let runner = runners.start(filled).map_err(failed)?;
-    let order = order(&program, &found, filled, run_log);
-    Ok(Prepared { program, order, runner, note: run_log.note_guard() })
+    let order = guard_order(&program, &found, filled, run_log);
+    Ok(PreparedStart { program, order, runner, note: run_log.note_guard() })
 }
 
 /// Adds a process to the note of its guard.
-async fn noted(note: Option<GuardNote>, role: Role, pid: Option<u32>) -> Option<GuardNote> {
+async fn add_to_note(note: Option<GuardNote>, role: Role, pid: Option<u32>) -> Option<GuardNote> {
     let (note, pid) = (note?, pid?);
     run_blocking(move || {
         note.add(role, pid);
@@ -190,7 +193,7 @@ fn guard_command(note: Option<&GuardNote>) -> std::process::Command {
 }
 
 /// The order for the guard.
-fn order(program: &Path, found: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> GuardOrder {
+fn guard_order(program: &Path, found: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> GuardOrder {
     let mut args: Vec<OsString> = filled.args.iter().map(OsString::from).collect();
     let container = container(program, filled, run_log).map(|Container { note, id_file, run }| {
         if let Some(file) = id_file {
@@ -230,9 +233,9 @@ fn container(program: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> Opti
     let has_own = own.is_some();
     // The engine refuses an existing file: one that an earlier start left is removed, any other file stays.
     if let Some(own) = &own {
-        remove_container_id(&filled.runs_in().join(own));
+        remove_container_id(&filled.working_dir().join(own));
     }
-    let (note, file) = run_log.note_container(program, own.map(|file| filled.runs_in().join(file)))?;
+    let (note, file) = run_log.note_container(program, own.map(|file| filled.working_dir().join(file)))?;
     Some(Container { note, id_file: (!has_own).then_some(file), run })
 }
 
@@ -248,7 +251,7 @@ fn pass_input(control: &OwnedFd, input: &OwnedFd) -> std::io::Result<()> {
 
 /// The program that will run: as given if it is a path (relative to the child's directory), else the first
 /// executable of that name in `PATH`.
-pub fn program(filled: &ResolvedCommand, variables: &Variables) -> Result<PathBuf, String> {
+pub fn program(filled: &ResolvedCommand, variables: &ChildEnvironment) -> Result<PathBuf, String> {
     if filled.cmd.contains('/') {
         return Ok(filled.cwd.join(&filled.cmd));
     }
@@ -266,7 +269,7 @@ pub fn program(filled: &ResolvedCommand, variables: &Variables) -> Result<PathBu
 }
 
 /// Whether it is this binary, or the shim next to it, under whatever name.
-fn is_ourselves(program: &Path) -> bool {
+fn is_own_binary(program: &Path) -> bool {
     let (Ok(ours), Ok(program)) = (std::env::current_exe(), program.canonicalize()) else { return false };
     [ours.with_file_name("switchboard"), ours]
         .iter()
@@ -296,24 +299,24 @@ impl Guard {
     }
 
     /// Waits until the child has ended, and returns how.
-    pub(super) async fn exit(&mut self) -> Exit {
+    pub(super) async fn exit(&mut self) -> ChildExit {
         while let Ok(Some(report)) = self.reports.next_line().await {
             let number = |word| report.strip_prefix(word).and_then(|text: &str| text.parse().ok());
             if let Some(code) = number("exit ") {
-                self.seen = Some(Exit::Status(code));
+                self.seen = Some(ChildExit::Status(code));
             } else if let Some(signal) = number("signal ") {
-                self.seen = Some(Exit::Signal(signal));
+                self.seen = Some(ChildExit::Signal(signal));
             } else {
                 continue;
             }
             break;
         }
-        self.seen.unwrap_or(Exit::Unknown)
+        self.seen.unwrap_or(ChildExit::Unknown)
     }
 
     /// Tells the guard to clear up, and waits until it has. `Unknown` if it failed: then the
     /// daemon kills what is left.
-    pub(super) async fn clear(mut self) -> Exit {
+    pub(super) async fn clear(mut self) -> ChildExit {
         let _ = self.reports.get_mut().get_mut().shutdown().await;
         let id = self.pid();
         let done = tokio::select! {
@@ -334,7 +337,7 @@ impl Guard {
             drop(note);
         })
         .await;
-        done.unwrap_or(Exit::Unknown)
+        done.unwrap_or(ChildExit::Unknown)
     }
 }
 
@@ -342,7 +345,7 @@ impl Guard {
 async fn is_stuck(guard: u32) {
     let give_up = Instant::now() + CLEAR_TIMEOUT;
     let mut stopped = 0;
-    while Instant::now() < give_up && stopped < STOPPED {
+    while Instant::now() < give_up && stopped < MAX_CONTINUES {
         sleep(CLEAR_POLL_INTERVAL).await;
         let was_stopped = run_blocking(move || match Process::look_up(guard) {
             Some(process) if process.stopped => {

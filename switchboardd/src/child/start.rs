@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::time::{Instant, timeout_at};
 
 use super::cancels::CancelWatch;
-use super::following::FollowState;
+use super::following::SubscriptionState;
 use super::lifecycle::Lifecycle;
 use super::remote::HttpClients;
 use super::remote::auth::Authorizers;
@@ -17,7 +17,7 @@ use super::{
     RunLog, Runners, StartError, StderrRing, handshake, life, listening, lists, millis, remote, roots, tools,
 };
 use crate::definition::ResolvedLaunch;
-use crate::environment::Variables;
+use crate::environment::ChildEnvironment;
 use crate::metrics::child_metrics::ChildMetrics;
 use crate::subscriptions::Subscriptions;
 
@@ -25,7 +25,7 @@ use crate::subscriptions::Subscriptions;
 #[derive(Debug, Clone, Copy)]
 pub struct StartDeps<'a> {
     pub subscriptions: &'a Arc<Subscriptions>,
-    pub variables: &'a Variables,
+    pub variables: &'a ChildEnvironment,
     pub registry: &'a Arc<ChildRegistry>,
     /// Whether the child gets the workspace as a root if its host has no roots.
     pub lends_workspace: bool,
@@ -113,7 +113,7 @@ impl Child {
             server_info: OnceLock::new(),
             tool_cache: tools::ToolCache::default(),
             offer_cache: lists::OfferCache::default(),
-            following: FollowState::new(deps.subscriptions.clone()),
+            following: SubscriptionState::new(deps.subscriptions.clone()),
             ownership: Mutex::new(start.ownership.clone()),
             roots: roots::Roots::new(deps.lends_workspace),
             cancels: CancelWatch::default(),

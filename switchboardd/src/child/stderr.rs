@@ -22,12 +22,12 @@ const TAIL_LINES: usize = 5;
 const TAIL_BYTES: usize = 1024;
 
 /// Lines of all children are numbered in one sequence, from 1.
-static NUMBER: AtomicU64 = AtomicU64::new(0);
-static WRITTEN: Notify = Notify::const_new();
+static LAST_LINE_NUMBER: AtomicU64 = AtomicU64::new(0);
+static LINE_WRITTEN: Notify = Notify::const_new();
 
 /// Resolves when any child has written a line since this call.
 pub fn written() -> Notified<'static> {
-    WRITTEN.notified()
+    LINE_WRITTEN.notified()
 }
 
 #[derive(Debug, Clone)]
@@ -129,7 +129,7 @@ impl StderrRing {
         }
         kept.stdout += u64::from(stdout);
         kept.bytes += text.len();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = LAST_LINE_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
         kept.lines.push_back(StderrLine { number, at: SystemTime::now(), text, stdout });
         while kept.bytes > MAX_RING_BYTES {
             match kept.lines.pop_front() {
@@ -138,7 +138,7 @@ impl StderrRing {
             }
         }
         drop(kept);
-        WRITTEN.notify_waiters();
+        LINE_WRITTEN.notify_waiters();
     }
 
     /// Adds a line of the daemon's own, for a child that has no stderr here.

@@ -45,7 +45,7 @@ impl Child {
                 (calls.give_up_overdue(now), calls.take_ended_questions(now))
             };
             let (late, ended) = ended.into_iter().partition(|(_, question)| question.may_be_late());
-            self.do_without_roots(late);
+            self.answer_no_roots(late);
             self.withdraw(ended, "it was not answered in time");
             match due {
                 Some(due) => drop(timeout_at(due, sooner).await),

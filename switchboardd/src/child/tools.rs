@@ -22,11 +22,11 @@ pub struct Tool {
     pub raw: Box<RawValue>,
     pub input_schema: Option<Box<RawValue>>,
     /// Argument names of the schema, parsed once and not per call.
-    pub names: Names,
+    pub names: ArgumentNames,
 }
 
 /// Keywords that make a schema more than a list of properties. Only the server can validate such a schema.
-const COMPOSED: [&str; 12] = [
+const COMPOSING_KEYWORDS: [&str; 12] = [
     "$ref",
     "$dynamicRef",
     "$recursiveRef",
@@ -44,17 +44,17 @@ const COMPOSED: [&str; 12] = [
 /// Argument names that a call must have and may have. Rejects only what the server would certainly refuse: a
 /// schema that cannot be read rejects nothing, and an argument with a default is not required.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct ArgumentNames {
     pub required: Vec<Box<str>>,
     /// The only names allowed, if the schema forbids others.
     pub only: Option<Vec<Box<str>>>,
 }
 
-impl Names {
+impl ArgumentNames {
     pub fn of(schema: Raw<'_>) -> Self {
         let Some(schema) = Members::of(schema) else { return Self::default() };
         let is_object = schema.get("type").is_none_or(|kind| kind.get() == r#""object""#);
-        if !is_object || COMPOSED.iter().any(|key| schema.get(key).is_some()) {
+        if !is_object || COMPOSING_KEYWORDS.iter().any(|key| schema.get(key).is_some()) {
             return Self::default();
         }
         let properties = schema.get("properties").and_then(Members::of).unwrap_or_default();
@@ -70,7 +70,7 @@ impl Names {
 
 /// Whether the server certainly needs this required property. A composed schema may hide a default.
 fn is_missed(property: &Members<'_>) -> bool {
-    property.get("default").is_none() && COMPOSED.iter().all(|key| property.get(key).is_none())
+    property.get("default").is_none() && COMPOSING_KEYWORDS.iter().all(|key| property.get(key).is_none())
 }
 
 #[derive(Debug, Default)]
@@ -99,7 +99,7 @@ pub(super) struct ToolCache {
     changed: Notify,
 }
 
-type Fetched = Result<Arc<ToolList>, ChildError>;
+type FetchResult = Result<Arc<ToolList>, ChildError>;
 
 #[derive(Debug, Default)]
 struct ToolCacheState {
@@ -107,7 +107,7 @@ struct ToolCacheState {
     /// How often the child said that its tools changed.
     generation: u64,
     /// The fetch in flight, shared by all callers.
-    open: Option<watch::Receiver<Option<Fetched>>>,
+    open: Option<watch::Receiver<Option<FetchResult>>>,
     failed: Option<(Instant, ChildError)>,
 }
 
@@ -129,7 +129,7 @@ impl ToolCache {
         self.changed.notified().await;
     }
 
-    pub(super) async fn get(&self, child: &Arc<Child>, limits: Limits, asked: Instant) -> Fetched {
+    pub(super) async fn get(&self, child: &Arc<Child>, limits: Limits, asked: Instant) -> FetchResult {
         {
             let state = self.lock();
             if let Some(list) = &state.list {
@@ -144,7 +144,7 @@ impl ToolCache {
     }
 
     /// Starts a fetch, or joins the one in flight.
-    pub(super) async fn refresh(&self, child: &Arc<Child>, limits: Limits) -> Fetched {
+    pub(super) async fn refresh(&self, child: &Arc<Child>, limits: Limits) -> FetchResult {
         let mut open = {
             let mut state = self.lock();
             match &state.open {
@@ -173,7 +173,7 @@ async fn refresh_once(
     child: Arc<Child>,
     limits: Limits,
     generation: u64,
-    tell: watch::Sender<Option<Fetched>>,
+    tell: watch::Sender<Option<FetchResult>>,
 ) {
     let fetched = fetch(&child, limits).await.map(Arc::new);
     {
@@ -214,7 +214,7 @@ fn tool(raw: &RawValue) -> Option<Tool> {
     Some(Tool {
         name: members.text("name")?.into(),
         description: members.text("description").map(Into::into),
-        names: schema.map(Names::of).unwrap_or_default(),
+        names: schema.map(ArgumentNames::of).unwrap_or_default(),
         input_schema: schema.and_then(|schema| RawValue::from_string(schema.get().to_owned()).ok()),
         raw: raw.to_owned(),
     })

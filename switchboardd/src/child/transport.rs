@@ -6,7 +6,7 @@ use std::time::Duration;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
-use super::outbox::{Outbox, Unsent};
+use super::outbox::{Outbox, OutboxError};
 use super::remote::RemoteHandle;
 use super::{Child, ChildId, Protocol};
 use crate::methods;
@@ -25,7 +25,7 @@ impl ChildTransport {
         line: Vec<u8>,
         coalesce: bool,
         yields: bool,
-    ) -> Result<(), Unsent> {
+    ) -> Result<(), OutboxError> {
         match self {
             Self::Stdio(outbox) => outbox.send(&line, coalesce, yields),
             Self::Http(remote) => remote.send(id, line),
@@ -33,10 +33,10 @@ impl ChildTransport {
     }
 
     /// Waits until there may be room for a call, as long as the child keeps reading.
-    pub(super) async fn room(&self, patience: Duration, due: Instant) -> Result<(), Unsent> {
+    pub(super) async fn wait_for_room(&self, timeout: Duration, due: Instant) -> Result<(), OutboxError> {
         match self {
-            Self::Stdio(outbox) => outbox.room(patience, due).await,
-            Self::Http(_) => Err(Unsent::Full),
+            Self::Stdio(outbox) => outbox.room(timeout, due).await,
+            Self::Http(_) => Err(OutboxError::Full),
         }
     }
 

@@ -6,7 +6,7 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::CstRootNode;
 use serde_json::{Value, json};
 
-use super::Exit;
+use super::CliExit;
 use super::ask::tell_daemon;
 use super::check::reachable;
 use super::output::{complain, print_json, say};
@@ -81,7 +81,7 @@ impl PersonalConfig {
     }
 }
 
-pub(super) async fn run(args: &Args, add: &Add) -> Exit {
+pub(super) async fn run(args: &Args, add: &Add) -> CliExit {
     match write(args, add) {
         Ok(file) => {
             let mut notes: Vec<String> = note(args, &add.name).await.into_iter().collect();
@@ -98,7 +98,7 @@ pub(super) async fn run(args: &Args, add: &Add) -> Exit {
                 notes.iter().for_each(|note| say!("note: {note}"));
             }
             tell_daemon(args).await;
-            Exit::Ok
+            CliExit::Ok
         }
         Err(complaints) => refuse(&complaints),
     }
@@ -207,7 +207,7 @@ fn definition(add: &Add) -> Result<Value, String> {
     Ok(definition)
 }
 
-pub(super) async fn remove(args: &Args, name: &str) -> Exit {
+pub(super) async fn remove(args: &Args, name: &str) -> CliExit {
     match take_out(args, name) {
         Ok((server, file)) => {
             match args.json {
@@ -215,7 +215,7 @@ pub(super) async fn remove(args: &Args, name: &str) -> Exit {
                 false => say!("removed `{server}` from {}", file.display()),
             }
             tell_daemon(args).await;
-            Exit::Ok
+            CliExit::Ok
         }
         Err(complaints) => refuse(&complaints),
     }
@@ -270,9 +270,9 @@ fn without(text: &str, name: &str) -> Result<Option<String>, String> {
     Ok(Some(format!("{}{root}", &text[..text.len() - body.len()])))
 }
 
-fn refuse(complaints: &[String]) -> Exit {
+fn refuse(complaints: &[String]) -> CliExit {
     complaints.iter().for_each(|complaint| complain(complaint));
-    Exit::Error
+    CliExit::Error
 }
 
 #[cfg(test)]

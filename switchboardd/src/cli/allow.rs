@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use serde_json::json;
 
-use super::Exit;
+use super::CliExit;
 use super::ask::tell_daemon;
 use super::local_config::LocalConfig;
 use super::output::{complain, failed, is_terminal, print_json, remark, say};
@@ -17,8 +17,8 @@ use crate::args::Args;
 use crate::definition::{Definition, Launch, LaunchCommand};
 use crate::layer::Layer;
 use crate::suite_name;
-use crate::trust::view::{Values, View, mentioned};
-use crate::trust::{Decision, Record, TrustStatus};
+use crate::trust::view::{ShownValues, View, mentioned};
+use crate::trust::{Decision, TrustRecord, TrustStatus};
 use crate::visible::visible;
 
 /// Variables that agents set for the commands they run. A speed bump, not a lock.
@@ -67,7 +67,7 @@ impl LocalConfig {
     }
 
     /// The candidates selected by what was typed.
-    fn meant(&self, args: &Args, what: Option<&str>) -> Result<Vec<Candidate>, Exit> {
+    fn meant(&self, args: &Args, what: Option<&str>) -> Result<Vec<Candidate>, CliExit> {
         let here = self.here(args);
         let Some(what) = what else { return Ok(self.candidates(here.as_deref())) };
         let by_name = |all: Vec<Candidate>| -> Vec<Candidate> {
@@ -141,13 +141,13 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
     of_entries.chain(of_denied).collect()
 }
 
-pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
+pub(super) async fn run(args: &Args, what: Option<&str>) -> CliExit {
     if args.json {
         return failed(
             &"`allow` asks a person and has no JSON; `switchboard allow --list --json` has what waits",
         );
     }
-    if let Some(why) = nobody_here() {
+    if let Some(why) = why_not_interactive() {
         return failed(&why);
     }
     let local = match LocalConfig::open(args) {
@@ -174,7 +174,7 @@ pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
         (0, 0) => say!("nothing waits for your word here"),
         _ => tell_daemon(args).await,
     }
-    if left > 0 { Exit::Held } else { Exit::Ok }
+    if left > 0 { CliExit::Held } else { CliExit::Ok }
 }
 
 /// Shows one candidate and asks. `None` if there is nothing to ask.
@@ -201,7 +201,7 @@ async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
         before: candidate.before.as_ref(),
         root: &candidate.root,
         is_masked: false,
-        values: Values::All,
+        values: ShownValues::All,
         given: &given,
     };
     view.lines().iter().for_each(|line| say!("{line}"));
@@ -244,7 +244,7 @@ async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
     }
 }
 
-pub(super) async fn deny(args: &Args, what: &str) -> Exit {
+pub(super) async fn deny(args: &Args, what: &str) -> CliExit {
     let local = match LocalConfig::open(args) {
         Ok(local) => local,
         Err(exit) => return exit,
@@ -271,10 +271,10 @@ pub(super) async fn deny(args: &Args, what: &str) -> Exit {
         print_json(&json!({ "denied": denied }));
     }
     tell_daemon(args).await;
-    Exit::Ok
+    CliExit::Ok
 }
 
-pub(super) fn list(args: &Args) -> Exit {
+pub(super) fn list(args: &Args) -> CliExit {
     let local = match LocalConfig::open(args) {
         Ok(local) => local,
         Err(exit) => return exit,
@@ -288,7 +288,7 @@ pub(super) fn list(args: &Args) -> Exit {
         .flat_map(|(file, names)| names.iter().map(move |(name, record)| (file, name, record)));
     if args.json {
         let said: Vec<_> = said
-            .map(|(file, name, Record { verdict, at, by })| match verdict {
+            .map(|(file, name, TrustRecord { verdict, at, by })| match verdict {
                 Decision::Allow(launch) => {
                     json!({ "verdict": "allow", "name": name, "file": file, "runs": mentioned(launch), "at": at, "by": by })
                 }
@@ -300,12 +300,12 @@ pub(super) fn list(args: &Args) -> Exit {
             .map(|one| json!({ "name": one.definition.name, "file": one.definition.file, "wouldRun": mentioned(&one.wanted) }))
             .collect();
         print_json(&json!({ "said": said, "waiting": waiting, "trustRoots": local.trust.roots }));
-        return Exit::Ok;
+        return CliExit::Ok;
     }
     for root in &local.trust.roots {
         say!("allowed   everything in {}", root.display());
     }
-    for (file, name, Record { verdict, at, .. }) in said {
+    for (file, name, TrustRecord { verdict, at, .. }) in said {
         let file = file.display().to_string();
         let (name, file) = (visible(name), visible(&file));
         match verdict {
@@ -320,7 +320,7 @@ pub(super) fn list(args: &Args) -> Exit {
     if waiting.is_empty() && local.trust.records.is_empty() && local.trust.roots.is_empty() {
         say!("nothing was allowed or denied yet, and nothing waits here");
     }
-    Exit::Ok
+    CliExit::Ok
 }
 
 /// Whether this version is neither allowed nor denied.
@@ -330,7 +330,7 @@ fn waits(candidate: &Candidate) -> bool {
 }
 
 /// Why no user can be asked here.
-fn nobody_here() -> Option<String> {
+fn why_not_interactive() -> Option<String> {
     let agent = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).find(|name| {
         AGENTS.contains(&name.as_str()) || AGENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
     });
@@ -343,10 +343,10 @@ fn nobody_here() -> Option<String> {
     (!terminal).then(|| "only a person can allow something: run it on a terminal".to_owned())
 }
 
-fn record(verdict: Decision) -> Record {
+fn record(verdict: Decision) -> TrustRecord {
     let terminal = rustix::termios::ttyname(std::io::stdin(), Vec::new()).ok();
     let terminal =
         terminal.and_then(|name| name.into_string().ok()).unwrap_or_else(|| "no terminal".to_owned());
     let by = format!("uid {} on {terminal}", rustix::process::getuid().as_raw());
-    Record { verdict, at: crate::time::utc(SystemTime::now()), by }
+    TrustRecord { verdict, at: crate::time::utc(SystemTime::now()), by }
 }

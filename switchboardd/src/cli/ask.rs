@@ -10,12 +10,12 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use switchboard_wire::peer;
 
-use super::Exit;
+use super::CliExit;
 use crate::args::Args;
 use crate::daemon;
 
 /// How long to wait for a daemon whose backlog is full.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
@@ -32,12 +32,12 @@ pub(super) enum AskError {
 
 impl AskError {
     /// Prints the error and returns its exit code.
-    pub(super) fn tell(&self) -> Exit {
+    pub(super) fn print(&self) -> CliExit {
         super::output::complain(self);
         match self {
-            Self::NoDaemon(_) => Exit::NoDaemon,
-            Self::Held(_) => Exit::Held,
-            Self::Broken(_) | Self::Refused(_) => Exit::Error,
+            Self::NoDaemon(_) => CliExit::NoDaemon,
+            Self::Held(_) => CliExit::Held,
+            Self::Broken(_) | Self::Refused(_) => CliExit::Error,
         }
     }
 
@@ -75,7 +75,7 @@ impl DaemonConnection {
     }
 
     async fn to(socket: &Path) -> Result<Self, AskError> {
-        let connected = tokio::time::timeout(CONNECT, peer::connect(socket)).await;
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, peer::connect(socket)).await;
         let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let stream = connected.map_err(|error| match error.kind() {
             // `peer::connect` refused a socket of another user, and its message says so.
@@ -162,7 +162,7 @@ pub(super) async fn ask_within(
 }
 
 /// Sends an order about a suite, as seen from this command's workspace.
-pub(super) async fn order(args: &Args, order: &str, suite: &str) -> Result<Value, AskError> {
+pub(super) async fn send_order(args: &Args, order: &str, suite: &str) -> Result<Value, AskError> {
     let body = json!({ "suite": suite, "workspace": super::workspace(args) });
     ask(args, Method::POST, &format!("/control/{order}"), Some(&body)).await
 }

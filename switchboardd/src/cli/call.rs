@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Read};
 use serde_json::{Value, json};
 use switchboard_wire::printable;
 
-use super::Exit;
-use super::ask::{AskError, order};
+use super::CliExit;
+use super::ask::{AskError, send_order};
 use super::daemon_session::{DaemonSession, request};
 use super::form;
 use super::output::{
@@ -21,20 +21,20 @@ use crate::visible::Printable;
 const TOKEN: &str = "call";
 
 /// Failure kinds that are not the server's fault.
-const NOT_THE_SERVERS: [&str; 5] =
+const DAEMON_FAULTS: [&str; 5] =
     ["daemon_draining", "daemon_failed", "invalid_params", "unknown_method", "not_allowed"];
 
-pub(super) async fn run(args: &Args, suite: &str, subtool: &str, arguments: Option<&str>) -> Exit {
+pub(super) async fn run(args: &Args, suite: &str, subtool: &str, arguments: Option<&str>) -> CliExit {
     let arguments = match read(arguments) {
         Ok(arguments) => arguments,
         Err(why) => {
             complain(&why);
-            return Exit::Usage;
+            return CliExit::Usage;
         }
     };
     match call(args, suite, subtool, &arguments).await {
         Ok(exit) => exit,
-        Err(unanswered) => unanswered.tell(),
+        Err(unanswered) => unanswered.print(),
     }
 }
 
@@ -59,8 +59,8 @@ fn read(given: Option<&str>) -> Result<Value, String> {
     }
 }
 
-async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Result<Exit, AskError> {
-    let known = order(args, "explain", suite).await?;
+async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Result<CliExit, AskError> {
+    let known = send_order(args, "explain", suite).await?;
     let name = known["name"].as_str().unwrap_or(suite).to_owned();
     let server = known["child"].as_str().unwrap_or(suite).to_owned();
     if known["state"] == "held" {
@@ -109,9 +109,9 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
     let Some(answer) = answer else {
         // Returning closes the call's connection, and that cancels the call in the server.
         complain(&format!("cancelled `{subtool}` of `{server}`"));
-        return Ok(Exit::Interrupted);
+        return Ok(CliExit::Interrupted);
     };
-    Ok(tell(args, &answer))
+    Ok(print_result(args, &answer))
 }
 
 /// Shows progress and logs, and answers questions, while a call runs.
@@ -186,7 +186,7 @@ impl CallProgress {
 }
 
 /// Prints a result for the user, or as JSON; returns its exit code.
-pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
+pub(super) fn print_result(args: &Args, answer: &Value) -> CliExit {
     if let Some(error) = answer.get("error") {
         if args.json {
             print_json(&json!({ "error": error }));
@@ -223,16 +223,16 @@ pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
             print_json(structured);
         }
     }
-    if is_error { Exit::Error } else { Exit::Ok }
+    if is_error { CliExit::Error } else { CliExit::Ok }
 }
 
 /// By the daemon's failure kind; a server's own error has none.
-fn exit_of(kind: Option<&str>) -> Exit {
+fn exit_of(kind: Option<&str>) -> CliExit {
     match kind {
-        Some("held") => Exit::Held,
-        Some(kind) if NOT_THE_SERVERS.contains(&kind) => Exit::Error,
-        Some(_) => Exit::ChildFailed,
-        None => Exit::Error,
+        Some("held") => CliExit::Held,
+        Some(kind) if DAEMON_FAULTS.contains(&kind) => CliExit::Error,
+        Some(_) => CliExit::ChildFailed,
+        None => CliExit::Error,
     }
 }
 

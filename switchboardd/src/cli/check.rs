@@ -5,19 +5,19 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::Exit;
+use super::CliExit;
 use super::local_config::LocalConfig;
 use super::output::{indented, is_terminal, print, print_json, say};
 use super::unused_settings::unused_settings;
 use crate::args::Args;
 use crate::child::remote::address;
-use crate::config::{Config, Extent, FILE_NAME};
+use crate::config::{Config, ConfigOwner, FILE_NAME};
 use crate::daemon;
 use crate::definition::{Definition, Launch, Remote, Transport};
 use crate::discover::entry::EntryLocation;
 use crate::discover::{SearchScope, expansion_context, hosts, read_variables, shapes};
 use crate::document::{Document, Problem};
-use crate::expand::Values;
+use crate::expand::PlaceholderValues;
 use crate::trust::secrets_in_arguments;
 use crate::trust::view::{mentioned, shown_url};
 use crate::visible::{Printable, visible};
@@ -32,22 +32,22 @@ struct FileCheck {
     hosts: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, files: &[PathBuf]) -> Exit {
-    let mut exit = Exit::Ok;
+pub(super) fn run(args: &Args, files: &[PathBuf]) -> CliExit {
+    let mut exit = CliExit::Ok;
     let mut all = Vec::new();
     for file in files {
-        let mut verdict = look(args, &resolved(file));
+        let mut verdict = check_file(args, &resolved(file));
         verdict.problems.sort_by_key(|problem| problem.at);
         verdict.notes.sort_by_key(|note| note.at);
         // As typed: shorter, and still clickable.
         verdict.problems.iter_mut().chain(&mut verdict.notes).for_each(|said| said.file.clone_from(file));
         if !verdict.problems.is_empty() {
-            exit = Exit::Error;
+            exit = CliExit::Error;
         }
         if args.json {
             all.push(verdict.as_json(file));
         } else {
-            tell(file, &verdict);
+            print_check(file, &verdict);
         }
     }
     if args.json {
@@ -82,7 +82,7 @@ pub(super) fn reachable(launch: Launch) -> Result<Launch, String> {
         && remote.url.literal().is_some()
     {
         let plain = Remote { headers: BTreeMap::new(), ..remote.clone() };
-        if let Ok(to) = plain.fill(&Values::new()) {
+        if let Ok(to) = plain.fill(&PlaceholderValues::new()) {
             address(&to)?;
         }
     }
@@ -98,7 +98,7 @@ fn server(definition: &Definition, launch: &Launch) -> Value {
             "command": std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect::<Vec<_>>(),
             "env": launch.env.keys().chain(launch.env_file.keys()).collect::<std::collections::BTreeSet<_>>(),
             "cwd": launch.base.join(launch.cwd.to_string()).display().to_string(),
-            "fillsIn": launch.gaps(),
+            "fillsIn": launch.placeholders(),
         }),
         Launch::Remote(remote) => json!({
             "type": if remote.transport == Transport::Sse { "sse" } else { "http" },
@@ -115,7 +115,7 @@ fn server(definition: &Definition, launch: &Launch) -> Value {
     server
 }
 
-fn tell(file: &Path, verdict: &FileCheck) {
+fn print_check(file: &Path, verdict: &FileCheck) {
     // Excerpts of the file are shown on a terminal only, in case a wrong file was named.
     let pictured = is_terminal();
     let shown = |problem: &Problem| if pictured { problem.pictured() } else { problem.to_string() };
@@ -165,7 +165,7 @@ fn is_below(file: &Path, folder: &Path) -> bool {
         || real(file).zip(real(folder)).is_some_and(|(file, folder)| file.starts_with(folder))
 }
 
-fn look(args: &Args, file: &Path) -> FileCheck {
+fn check_file(args: &Args, file: &Path) -> FileCheck {
     let document = match Document::read(file, None) {
         Ok(Some(document)) => document,
         Ok(None) => {
@@ -182,7 +182,7 @@ fn look(args: &Args, file: &Path) -> FileCheck {
         return FileCheck { problems: Config::load(file).err().unwrap_or_default(), ..FileCheck::default() };
     }
     if is_personal || file.file_name().is_some_and(|name| name == FILE_NAME) {
-        let extent = if is_personal { Extent::Personal } else { Extent::Workspace };
+        let extent = if is_personal { ConfigOwner::Personal } else { ConfigOwner::Workspace };
         let problems = Config::parse(&document, folder, extent).err().unwrap_or_default();
         let notes = if problems.is_empty() { unused(args, folder, extent) } else { Vec::new() };
         let mut hosts = Vec::new();
@@ -224,13 +224,13 @@ fn look(args: &Args, file: &Path) -> FileCheck {
 }
 
 /// Settings in a config for servers that do not exist.
-fn unused(args: &Args, folder: &Path, extent: Extent) -> Vec<Problem> {
+fn unused(args: &Args, folder: &Path, extent: ConfigOwner) -> Vec<Problem> {
     let Some(local) = LocalConfig::open_if_possible(args) else { return Vec::new() };
     match extent {
-        Extent::Personal => {
+        ConfigOwner::Personal => {
             let project = local.here(args).map(|root| local.workspace(&root));
             unused_settings(&local.personal, project.as_ref())
         }
-        Extent::Workspace => unused_settings(&local.workspace(folder), Some(&local.personal)),
+        ConfigOwner::Workspace => unused_settings(&local.workspace(folder), Some(&local.personal)),
     }
 }

@@ -11,7 +11,7 @@ use super::ask::{AskError, DaemonConnection};
 use crate::args::Args;
 
 /// Messages buffered for the user; further ones wait in the session's mailbox.
-const UNREAD: usize = 64;
+const MESSAGE_QUEUE: usize = 64;
 
 /// The newest revision in which servers send questions as requests.
 const REVISION: &str = "2025-11-25";
@@ -38,7 +38,7 @@ impl<'a> DaemonSession<'a> {
         let mut line = DaemonConnection::open(args).await?;
         let opened = line.send(Method::POST, OPEN_SESSION, &[], wanted.to_string()).await?.json()?;
         let session = opened["session"].as_str().unwrap_or_default().to_owned();
-        let (tell, mail) = mpsc::channel(UNREAD);
+        let (tell, mail) = mpsc::channel(MESSAGE_QUEUE);
         let poll = tokio::spawn(fetch(line, session.clone(), tell));
         let mut talk = Self { args, session, sent: 0, mail, poll };
         let capabilities = if asks { json!({ "elicitation": { "form": {} } }) } else { json!({}) };

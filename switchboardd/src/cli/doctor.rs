@@ -11,7 +11,7 @@ pub(super) use running::is_locked;
 
 use serde_json::{Value, json};
 
-use super::Exit;
+use super::CliExit;
 use super::local_config::LocalConfig;
 use super::output::{Paint, Tone, count, print, print_json, say, width, wrap};
 use super::status;
@@ -31,7 +31,7 @@ pub(super) enum Severity {
 }
 
 impl Severity {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Fine => "ok",
             Self::Warning => "warning",
@@ -47,25 +47,25 @@ pub(super) struct Finding {
     about: &'static str,
     what: String,
     /// The command that fixes it.
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
 impl Finding {
     fn fine(about: &'static str, what: impl Into<String>) -> Self {
-        Self { severity: Severity::Fine, about, what: what.into(), mend: None }
+        Self { severity: Severity::Fine, about, what: what.into(), fix: None }
     }
 
-    fn warning(about: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, about, what: what.into(), mend: Some(mend.into()) }
+    fn warning(about: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, about, what: what.into(), fix: Some(fix.into()) }
     }
 
-    fn error(about: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, about, what: what.into(), mend: Some(mend.into()) }
+    fn error(about: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, about, what: what.into(), fix: Some(fix.into()) }
     }
 }
 
-pub(super) async fn run(args: &Args) -> Exit {
-    let findings = look(args).await;
+pub(super) async fn run(args: &Args) -> CliExit {
+    let findings = find_all(args).await;
     let worst = findings.iter().map(|finding| finding.severity).max();
     if args.json {
         print_json(&json!({
@@ -73,12 +73,12 @@ pub(super) async fn run(args: &Args) -> Exit {
             "findings": findings.iter().map(as_json).collect::<Vec<_>>(),
         }));
     } else {
-        tell(&findings);
+        print_findings(&findings);
     }
-    if worst == Some(Severity::Error) { Exit::Error } else { Exit::Ok }
+    if worst == Some(Severity::Error) { CliExit::Error } else { CliExit::Ok }
 }
 
-async fn look(args: &Args) -> Vec<Finding> {
+async fn find_all(args: &Args) -> Vec<Finding> {
     let home = match daemon::home() {
         Ok(home) => home,
         Err(fatal) => {
@@ -87,7 +87,7 @@ async fn look(args: &Args) -> Vec<Finding> {
     };
     let paths = daemon::runtime_paths_in_use(args, &home);
     let (config, state) = daemon::files_in_use(args, &home);
-    let status = status::look(args).await;
+    let status = status::fetch_status(args).await;
     let mut findings = running::presence(&paths, &status);
     let status = status.ok();
     findings.extend(running::programs(status.as_ref()));
@@ -102,23 +102,23 @@ async fn look(args: &Args) -> Vec<Finding> {
         }
         findings.extend(unused.into_iter().map(|(_, finding)| finding));
         findings.extend(machine::path(&local).await);
-        findings.extend(definitions::look(&local, project.as_ref()).await);
+        findings.extend(definitions::check(&local, project.as_ref()).await);
         findings.extend(running::port(status.as_ref(), &local.personal.config));
     }
     findings.extend(running::suites(status.as_ref()));
     findings.extend(machine::watches(status.as_ref()));
-    findings.extend(hosts::look(&home));
+    findings.extend(hosts::check(&home));
     findings.extend(machine::linger(&home));
     findings.extend(running::orphans(&paths, status.is_some()));
     findings
 }
 
 fn as_json(finding: &Finding) -> Value {
-    let Finding { severity, about, what, mend } = finding;
-    json!({ "severity": severity.word(), "about": about, "what": what, "mend": mend })
+    let Finding { severity, about, what, fix } = finding;
+    json!({ "severity": severity.as_str(), "about": about, "what": what, "mend": fix })
 }
 
-fn tell(findings: &[Finding]) {
+fn print_findings(findings: &[Finding]) {
     let paint = Paint::for_stdout();
     let mut sorted: Vec<&Finding> = findings.iter().collect();
     sorted.sort_by_key(|finding| finding.severity);
@@ -134,8 +134,8 @@ fn tell(findings: &[Finding]) {
             let mark = if at == 0 { paint.on(tone, mark) } else { " ".into() };
             say!("{mark} {line}");
         }
-        if let Some(mend) = &finding.mend {
-            say!("    {}", paint.on(Tone::Strong, visible(mend)));
+        if let Some(fix) = &finding.fix {
+            say!("    {}", paint.on(Tone::Strong, visible(fix)));
         }
     }
     let number = |severity| findings.iter().filter(|finding| finding.severity == severity).count();

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_wire::printable;
 
-use super::Exit;
+use super::CliExit;
 use super::output::{count, failed, indented, print, print_json, remark, say};
 use crate::args::Args;
 use crate::caller::Caller;
 use crate::child::{RunLog, Tool, ToolList};
-use crate::config::{Extent, LastGood, Usable};
+use crate::config::{ConfigOwner, LastGood, UsableConfig};
 use crate::daemon;
 use crate::daemon_state::Daemon;
 use crate::error::Failure;
@@ -20,10 +20,10 @@ use crate::suite::summary::summary;
 use crate::suite::{CallContext, Suite};
 
 /// How long a server may take to list its prompts and resources, once its tools are known.
-const WRITES_DOWN: Duration = Duration::from_secs(20);
+const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(super) async fn run(args: &Args) -> Exit {
-    crate::unreadable::close();
+pub(super) async fn run(args: &Args) -> CliExit {
+    crate::unreadable::protect_memory();
     let home = match daemon::home() {
         Ok(home) => home,
         Err(fatal) => return failed(&fatal),
@@ -31,7 +31,8 @@ pub(super) async fn run(args: &Args) -> Exit {
     let file = daemon::config_file(args, &home);
     let state = daemon::state_folder(&home);
     // The version that a daemon would use.
-    let Usable { config, problems: mistakes } = LastGood::new(&state).usable(&file, Extent::Personal);
+    let UsableConfig { config, problems: mistakes } =
+        LastGood::new(&state).usable(&file, ConfigOwner::Personal);
     let trust_roots = match daemon::trust_roots(args) {
         Ok(roots) => roots,
         Err(fatal) => return failed(&fatal),
@@ -40,7 +41,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     let daemon = Daemon::new(file, config, locations, String::new(), RunLog::unwritten());
     let workspace = daemon.workspace_loader.workspace(super::workspace(args).as_deref()).await;
     let catalog = workspace.catalog();
-    let mut exit = if mistakes.is_empty() { Exit::Ok } else { Exit::Error };
+    let mut exit = if mistakes.is_empty() { CliExit::Ok } else { CliExit::Error };
     let problems = || mistakes.iter().chain(&catalog.problems);
     let mut told = Vec::new();
     if !args.json {
@@ -64,8 +65,8 @@ pub(super) async fn run(args: &Args) -> Exit {
             Ok(tools) => show(suite, &tools),
             Err(failure) => {
                 exit = match failure {
-                    Failure::Held { .. } => Exit::Held,
-                    _ => Exit::ChildFailed,
+                    Failure::Held { .. } => CliExit::Held,
+                    _ => CliExit::ChildFailed,
                 };
                 remark!("  {}", indented(&failure));
                 one["error"] = json!(failure.to_string());
@@ -90,9 +91,9 @@ async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<ToolList>, 
         .map_err(|error| suite.failed(None, error))?;
     // Its other lists are fetched and saved before it is stopped.
     if let Some(pool) = &suite.pool
-        && tokio::time::timeout(WRITES_DOWN, pool.manifest_kept()).await.is_err()
+        && tokio::time::timeout(LIST_TIMEOUT, pool.manifest_kept()).await.is_err()
     {
-        remark!("  what it offers was not written down: it takes longer than {} s", WRITES_DOWN.as_secs());
+        remark!("  what it offers was not written down: it takes longer than {} s", LIST_TIMEOUT.as_secs());
     }
     Ok(tools)
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::Exit;
-use super::ask::{AskError, order};
+use super::CliExit;
+use super::ask::{AskError, send_order};
 use super::local_config::LocalConfig;
 use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
 use super::shell_word::shell_word;
@@ -19,8 +19,8 @@ use crate::expand::Template;
 use crate::layer::Layer;
 use crate::pool::RootsOf;
 use crate::suite_name;
-use crate::trust::view::{Values, View};
-use crate::trust::{Decision, Record, TrustStatus};
+use crate::trust::view::{ShownValues, View};
+use crate::trust::{Decision, TrustRecord, TrustStatus};
 use crate::value_resolver::Origin;
 use crate::visible::visible;
 
@@ -36,17 +36,17 @@ struct FoundDefinition<'a> {
 /// One entry of the output: a label and its text.
 type Fact = (&'static str, String);
 
-pub(super) async fn run(args: &Args, suite: &str) -> Exit {
+pub(super) async fn run(args: &Args, suite: &str) -> CliExit {
     let local = match LocalConfig::open(args) {
         Ok(local) => local,
         Err(exit) => return exit,
     };
     let project = local.here(args).map(|root| local.workspace(&root));
-    let live = match order(args, "explain", suite).await {
+    let live = match send_order(args, "explain", suite).await {
         Ok(live) => Some(live),
         Err(AskError::NoDaemon(_)) => None,
         Err(AskError::Refused(_)) => None,
-        Err(unanswered) => return unanswered.tell(),
+        Err(unanswered) => return unanswered.print(),
     };
     // The daemon may have chosen a suite name that no file contains.
     let name = live.as_ref().and_then(|live| live["child"].as_str()).unwrap_or(suite);
@@ -72,7 +72,7 @@ pub(super) async fn run(args: &Args, suite: &str) -> Exit {
     facts.extend(state(live.as_ref(), &found, &mut next));
     if args.json {
         print_json(&as_json(&found, &facts, &next, live.as_ref()));
-        return Exit::Ok;
+        return CliExit::Ok;
     }
     let paint = Paint::for_stdout();
     print(&paint.on(Tone::Strong, &found.definition.name));
@@ -84,7 +84,7 @@ pub(super) async fn run(args: &Args, suite: &str) -> Exit {
     for step in next {
         say!("  {} {step}", paint.on(Tone::Warning, format!("{:9}", "next")));
     }
-    Exit::Ok
+    CliExit::Ok
 }
 
 fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<FoundDefinition<'a>> {
@@ -169,7 +169,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         root: &found.layer.config.folder,
         is_masked: true,
         // A project's file holds no secret of the user's; the user's own files may.
-        values: if found.own { Values::None } else { Values::All },
+        values: if found.own { ShownValues::None } else { ShownValues::All },
         given: &given,
     };
     let mut facts: Vec<Fact> = view(launch, None).facts();
@@ -181,14 +181,14 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
             true => PathBuf::new(),
             false => launch.base.join(launch.cwd.to_string()),
         };
-        let word = runners.word(&launch.cmd.to_string(), &args, &cwd);
+        let word = runners.start_note(&launch.cmd.to_string(), &args, &cwd);
         facts.extend(word.map(|word| ("package", tilde(&word))));
     }
     for (name, value) in variables(launch).into_iter().filter(|_| found.own) {
         facts.push(("value", format!("{name} = {value}")));
     }
     for (name, origin) in local.resolver.origins(launch).await {
-        facts.push(("needs", format!("{name} {}", told(&name, &origin))));
+        facts.push(("needs", format!("{name} {}", origin_text(&name, &origin))));
     }
     if let Some(waiting) = waiting {
         let changes = view(waiting, before).facts().into_iter().filter(|(what, _)| *what == "changed");
@@ -197,7 +197,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
     facts
 }
 
-fn told(name: &str, origin: &Origin) -> String {
+fn origin_text(name: &str, origin: &Origin) -> String {
     match origin {
         Origin::Keyring => "comes from the keyring".to_owned(),
         Origin::PrivateFile => "comes from Switchboard's private file".to_owned(),
@@ -224,7 +224,7 @@ fn variables(launch: &Launch) -> Vec<(String, String)> {
 }
 
 fn masked(value: &Template) -> String {
-    let names: Vec<String> = value.gaps().map(|(name, _)| format!("${{{name}}}")).collect();
+    let names: Vec<String> = value.placeholders().map(|(name, _)| format!("${{{name}}}")).collect();
     if names.is_empty() { "•••".to_owned() } else { names.join("•••") }
 }
 
@@ -232,7 +232,7 @@ fn trust(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
     let Definition { file, name, .. } = found.definition;
     let record = local.trust.records.get(file).and_then(|names| names.get(name));
     let root = local.trust.roots.iter().find(|root| file.starts_with(root));
-    let said = |Record { at, by, .. }: &Record| format!("{at} by {by}");
+    let said = |TrustRecord { at, by, .. }: &TrustRecord| format!("{at} by {by}");
     let text = match (&found.trust_status, record) {
         (TrustStatus::Denied, record) => {
             format!("denied {}", record.map(said).unwrap_or_default())
@@ -245,7 +245,7 @@ fn trust(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
             "the version that was allowed {} serves on; its file says something else by now",
             record.map(said).unwrap_or_default()
         ),
-        (TrustStatus::Allowed, Some(record @ Record { verdict: Decision::Allow(_), .. })) => {
+        (TrustStatus::Allowed, Some(record @ TrustRecord { verdict: Decision::Allow(_), .. })) => {
             format!("allowed {}", said(record))
         }
         (TrustStatus::Allowed, _) => match root {

@@ -44,7 +44,7 @@ pub(super) async fn ask(server: &str, params: &Value) -> Value {
 }
 
 #[derive(Debug, PartialEq)]
-struct Field {
+struct FormField {
     name: String,
     title: String,
     kind: String,
@@ -53,14 +53,14 @@ struct Field {
     required: bool,
 }
 
-fn fields(schema: &Value) -> Vec<Field> {
+fn fields(schema: &Value) -> Vec<FormField> {
     let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let one = |(name, about): (&String, &Value)| {
         let named = about["oneOf"].as_array().into_iter().flatten().map(|choice| &choice["const"]);
         let choices = about["enum"].as_array().into_iter().flatten().chain(named).filter_map(text).collect();
-        Field {
+        FormField {
             name: name.clone(),
             title: text(&about["title"])
                 .or_else(|| text(&about["description"]))
@@ -74,7 +74,7 @@ fn fields(schema: &Value) -> Vec<Field> {
     schema["properties"].as_object().into_iter().flatten().map(one).collect()
 }
 
-impl Field {
+impl FormField {
     fn question(&self) -> Printable {
         let what = match self.kind.as_str() {
             _ if !self.choices.is_empty() => self.choices.join(" | "),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::Exit;
+use super::CliExit;
 use super::add::PersonalConfig;
 use super::ask::tell_daemon;
 use super::check::reachable;
@@ -19,12 +19,14 @@ use crate::discover::entry::EntryLocation;
 use crate::discover::{SearchScope, expansion_context, read_variables, shapes};
 use crate::document::{Document, Problem};
 use crate::files::text::read_text;
-use crate::hosts::import::{Draft, Literal, draft, folder_name, has_relative, hide_secrets, startup_ms};
+use crate::hosts::import::{
+    ConvertedEntry, Literal, convert, folder_name, has_relative, hide_secrets, startup_ms,
+};
 use crate::hosts::machine::Machine;
-use crate::hosts::record::Records;
-use crate::hosts::setup::{Server, plan_removal, take_out};
+use crate::hosts::record::HostFileRecords;
+use crate::hosts::setup::{ServerKey, plan_removal, take_out};
 use crate::hosts::table::HOSTS;
-use crate::hosts::{Entry, Host, survey, words};
+use crate::hosts::{Host, ServerEntry, survey, words};
 use crate::secrets::{Secrets, SecretsError, check_name};
 use crate::visible::visible;
 
@@ -32,7 +34,7 @@ use crate::visible::visible;
 struct HostEntry {
     host: &'static Host,
     file: PathBuf,
-    entry: Entry,
+    entry: ServerEntry,
     inputs: Value,
 }
 
@@ -40,7 +42,7 @@ struct HostEntry {
 struct ImportResult {
     host: &'static Host,
     file: PathBuf,
-    entry: Entry,
+    entry: ServerEntry,
     outcome: ImportOutcome,
 }
 
@@ -67,7 +69,7 @@ struct NewSecrets<'a> {
     new: BTreeMap<String, String>,
 }
 
-pub(super) async fn run(args: &Args, import: &Import) -> Exit {
+pub(super) async fn run(args: &Args, import: &Import) -> CliExit {
     let named = match named(&import.which.host) {
         Ok(named) => named,
         Err(exit) => return exit,
@@ -81,18 +83,18 @@ pub(super) async fn run(args: &Args, import: &Import) -> Exit {
         Ok(exit) => exit,
         Err(complaints) => {
             complaints.iter().for_each(|complaint| remark!("switchboard: {complaint}"));
-            Exit::Error
+            CliExit::Error
         }
     }
 }
 
-async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<Exit, Vec<String>> {
+async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<CliExit, Vec<String>> {
     let one = |error: &dyn std::fmt::Display| vec![error.to_string()];
     let own = PersonalConfig::open(args)?;
     let machine = Machine::here(&own.home);
     let state = daemon::files_in_use(args, &own.home).1;
     let secrets = Secrets::new(&state);
-    let kept = kept(&secrets).await.map_err(|error| one(&error))?;
+    let kept = stored_secrets(&secrets).await.map_err(|error| one(&error))?;
     let (entries, problems) = read(&machine, named);
     let (import_results, new_secrets) = decide(&own, entries, &kept);
     let mut broken = !problems.is_empty();
@@ -124,7 +126,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
         reports: Vec::new(),
     };
     if !args.json {
-        import_results.iter().for_each(|import_result| tell(import_result, import.which.dry_run));
+        import_results.iter().for_each(|import_result| print_import(import_result, import.which.dry_run));
         if import_results.is_empty() && problems.is_empty() {
             say!("no host on this machine has servers of its own");
         }
@@ -147,7 +149,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
     {
         tell_daemon(args).await;
     }
-    Ok(if broken { Exit::Error } else { setup_run.exit() })
+    Ok(if broken { CliExit::Error } else { setup_run.exit() })
 }
 
 /// All servers of the selected hosts.
@@ -178,7 +180,7 @@ fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<HostEntry>, Vec<Prob
 }
 
 /// The secrets that are already set: their values tell whether a server is a duplicate.
-async fn kept(secrets: &Secrets) -> Result<BTreeMap<String, String>, SecretsError> {
+async fn stored_secrets(secrets: &Secrets) -> Result<BTreeMap<String, String>, SecretsError> {
     let names: Vec<String> = secrets.list()?.into_keys().collect();
     secrets.values(&names, &own_variables()).await
 }
@@ -201,7 +203,7 @@ fn decide<'a>(
         if survey::is_ours(&entry) {
             continue;
         }
-        let end = match draft(host, &entry, &inputs) {
+        let end = match convert(host, &entry, &inputs) {
             Err(why) => ImportOutcome::Left { why },
             Ok(draft) => consider(own, &entry, draft, &mut names, &mut launches, &mut new_secrets)
                 .unwrap_or_else(|why| ImportOutcome::Left { why }),
@@ -213,8 +215,8 @@ fn decide<'a>(
 
 fn consider(
     own: &PersonalConfig,
-    entry: &Entry,
-    Draft { definition, mut notes }: Draft,
+    entry: &ServerEntry,
+    ConvertedEntry { definition, mut notes }: ConvertedEntry,
     names: &mut BTreeSet<String>,
     launches: &mut BTreeMap<String, String>,
     new_secrets: &mut NewSecrets<'_>,
@@ -351,7 +353,7 @@ fn remove(
     import_results: &[ImportResult],
     failed: &BTreeSet<String>,
 ) {
-    let mut files: BTreeMap<&Path, (&'static Host, Vec<Server>)> = BTreeMap::new();
+    let mut files: BTreeMap<&Path, (&'static Host, Vec<ServerKey>)> = BTreeMap::new();
     for import_result in import_results {
         let is_there = match &import_result.outcome {
             ImportOutcome::Taken { name, .. } | ImportOutcome::Same { name } => !failed.contains(name),
@@ -364,13 +366,14 @@ fn remove(
     }
     for (file, (host, servers)) in files {
         setup_run.one(host, file, plan_removal(host, file, &servers), || {
-            let records = Records::open(state).map_err(|error| Problem::of(state, error.to_string()))?;
+            let records =
+                HostFileRecords::open(state).map_err(|error| Problem::of(state, error.to_string()))?;
             take_out(&records, host, file, &servers)
         });
     }
 }
 
-fn tell(import_result: &ImportResult, would: bool) {
+fn print_import(import_result: &ImportResult, would: bool) {
     let name = visible(&import_result.entry.name).into_owned();
     let of = match &import_result.entry.project {
         Some(project) => format!("{}, {}", import_result.host.name, visible(&project.display().to_string())),

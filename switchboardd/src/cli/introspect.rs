@@ -5,8 +5,8 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::Exit;
-use super::ask::{AskError, about, ask, order};
+use super::CliExit;
+use super::ask::{AskError, about, ask, send_order};
 use super::daemon_session::request;
 use super::output::{
     Paint, Table, Tone, cell, is_terminal, person_reads_errors, print, print_json, remark, say, toned, width,
@@ -18,17 +18,17 @@ use crate::args::Args;
 use crate::visible::{Printable, visible_json};
 
 /// A running server answers within this time; after it, the user is told that the server is starting.
-const STARTS: Duration = Duration::from_secs(1);
+const RUNNING_ANSWER_TIME: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Exit {
-    match look(args, suite, query, full).await {
+pub(super) async fn run(args: &Args, suite: &str, query: Option<&str>, full: bool) -> CliExit {
+    match print_suite(args, suite, query, full).await {
         Ok(exit) => exit,
-        Err(unanswered) => unanswered.tell(),
+        Err(unanswered) => unanswered.print(),
     }
 }
 
-async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Result<Exit, AskError> {
-    let known = order(args, "explain", suite).await?;
+async fn print_suite(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Result<CliExit, AskError> {
+    let known = send_order(args, "explain", suite).await?;
     let name = known["name"].as_str().unwrap_or(suite);
     let server = known["child"].as_str().unwrap_or(suite);
     if known["state"] == "held" {
@@ -42,7 +42,7 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
         introspect(args, name, server, &json!({ "action": "introspect", "args": { "verbosity": "full" } }))
             .await?;
     if all.get("error").is_some() || all["result"]["isError"] == true {
-        return Ok(super::call::tell(args, &all));
+        return Ok(super::call::print_result(args, &all));
     }
     let (is_redacted, all) = (has_no_schemas(&all), tools(&all));
     // An exact subtool name selects that subtool.
@@ -52,7 +52,7 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
         } else {
             single(name, tool, is_redacted);
         }
-        return Ok(Exit::Ok);
+        return Ok(CliExit::Ok);
     }
     let shown = match query {
         None => all,
@@ -63,12 +63,12 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
     };
     if args.json || full {
         print_json(&json!({ "suite": name, "server": server, "tools": shown }));
-        return Ok(Exit::Ok);
+        return Ok(CliExit::Ok);
     }
     if shown.is_empty() {
         let about = query.map_or(String::new(), |query| format!(" about `{query}`"));
         remark!("switchboard: `{name}` has no subtool{about}");
-        return Ok(Exit::Ok);
+        return Ok(CliExit::Ok);
     }
     let mut table = Table::default();
     for tool in &shown {
@@ -82,7 +82,7 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
         remark!("");
         remark!("`switchboard introspect {} SUBTOOL` shows what one takes", shell_word(server));
     }
-    Ok(Exit::Ok)
+    Ok(CliExit::Ok)
 }
 
 /// The suite's own answer, as a host gets it. Starts the server if it never ran.
@@ -90,7 +90,7 @@ async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -
     let call = request("tools/call", &json!({ "name": suite, "arguments": arguments }));
     let path = format!("/proxy{}", about(project(args).as_deref()));
     let mut answer = Box::pin(ask(args, Method::POST, &path, Some(&call)));
-    match tokio::time::timeout(STARTS, &mut answer).await {
+    match tokio::time::timeout(RUNNING_ANSWER_TIME, &mut answer).await {
         Ok(answer) => answer,
         Err(_) => {
             if person_reads_errors() {
@@ -102,15 +102,15 @@ async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -
 }
 
 fn tools(answer: &Value) -> Vec<Value> {
-    told(answer)["tools"].as_array().cloned().unwrap_or_default()
+    result_json(answer)["tools"].as_array().cloned().unwrap_or_default()
 }
 
 /// Whether the answer says that it leaves out the requested schemas.
 fn has_no_schemas(answer: &Value) -> bool {
-    told(answer).get("hint").is_some()
+    result_json(answer).get("hint").is_some()
 }
 
-fn told(answer: &Value) -> Value {
+fn result_json(answer: &Value) -> Value {
     let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
     serde_json::from_str(text).unwrap_or_default()
 }

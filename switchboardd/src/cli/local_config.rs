@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Exit;
+use super::CliExit;
 use super::output::{complain, failed};
 use crate::args::Args;
-use crate::config::{Config, Extent, LastGood};
+use crate::config::{Config, ConfigOwner, LastGood};
 use crate::daemon;
 use crate::discover::LastGoodDefinitions;
 use crate::layer::{Layer, Locations};
@@ -24,21 +24,21 @@ impl LocalConfig {
         let home = daemon::home().ok()?;
         let (config_file, state) = daemon::files_in_use(args, &home);
         let locations = Locations::new(&home, &state, &daemon::trust_roots(args).ok()?);
-        let config = LastGood::new(&state).usable(&config_file, Extent::Personal).config;
+        let config = LastGood::new(&state).usable(&config_file, ConfigOwner::Personal).config;
         let (trust, _) = locations.trust(&config);
         let resolver = ValueResolver::new(&config.folder, &locations.state);
         let personal = Layer::personal(config, &locations, &trust, &mut LastGoodDefinitions::default());
         Some(Self { locations, personal, trust, resolver })
     }
 
-    pub(super) fn open(args: &Args) -> Result<Self, Exit> {
+    pub(super) fn open(args: &Args) -> Result<Self, CliExit> {
         let home = daemon::home().map_err(|error| failed(&error))?;
         let roots = daemon::trust_roots(args).map_err(|error| failed(&error))?;
         let (config_file, state) = daemon::files_in_use(args, &home);
         let locations = Locations::new(&home, &state, &roots);
         let config = Config::load(&config_file).map_err(|problems| {
             problems.iter().for_each(|problem| complain(problem));
-            Exit::Error
+            CliExit::Error
         })?;
         let records = locations.trust.read().map_err(|error| failed(&error))?;
         let (mut trust, _) = locations.trust(&config);

@@ -2,28 +2,28 @@
 
 use serde_json::json;
 
-use super::Exit;
-use super::ask::{AskError, order};
+use super::CliExit;
+use super::ask::{AskError, send_order};
 use super::browser;
 use super::output::{indented, print_json, remark, say};
 use crate::args::Args;
 
-pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> Exit {
+pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> CliExit {
     match log_in(args, child, no_browser).await {
         Ok(kept) if args.json => {
             print_json(&json!({ "server": child, "loggedIn": true, "kept": kept }));
-            Exit::Ok
+            CliExit::Ok
         }
         Ok(kept) => {
             say!("logged in to `{child}`; the login is kept in {kept}");
-            Exit::Ok
+            CliExit::Ok
         }
-        Err(unanswered) => unanswered.tell(),
+        Err(unanswered) => unanswered.print(),
     }
 }
 
 async fn log_in(args: &Args, child: &str, no_browser: bool) -> Result<String, AskError> {
-    let begun = order(args, "login", child).await?;
+    let begun = send_order(args, "login", child).await?;
     let page = begun["open"].as_str().unwrap_or_default();
     if args.json {
         remark!("open this page to log in to `{child}`:");
@@ -35,18 +35,18 @@ async fn log_in(args: &Args, child: &str, no_browser: bool) -> Result<String, As
         say!("your browser shows how to log in to `{child}`; if it does not, open:");
         say!("{page}");
     }
-    let done = order(args, "login-done", child).await?;
+    let done = send_order(args, "login-done", child).await?;
     Ok(if done["kept"] == "keyring" { "the keyring" } else { "a private file" }.to_owned())
 }
 
-pub(super) async fn leave(args: &Args, child: &str) -> Exit {
-    let answer = match order(args, "logout", child).await {
+pub(super) async fn leave(args: &Args, child: &str) -> CliExit {
+    let answer = match send_order(args, "logout", child).await {
         Ok(answer) => answer,
-        Err(unanswered) => return unanswered.tell(),
+        Err(unanswered) => return unanswered.print(),
     };
     if args.json {
         print_json(&answer);
-        return Exit::Ok;
+        return CliExit::Ok;
     }
     match answer["gone"].as_str() {
         Some("nothing") => say!("`{child}` was not logged in to"),
@@ -56,5 +56,5 @@ pub(super) async fn leave(args: &Args, child: &str) -> Exit {
             say!("logged out of `{child}`; its tokens are deleted here and not revoked: {}", indented(why));
         }
     }
-    Exit::Ok
+    CliExit::Ok
 }

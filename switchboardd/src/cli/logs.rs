@@ -10,7 +10,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 use switchboard_wire::printable;
 
-use super::Exit;
+use super::CliExit;
 use super::ask::{AskError, ask};
 use super::output::{failed, print, print_json, print_json_line, remark, try_print};
 use crate::args::Args;
@@ -29,23 +29,23 @@ pub(super) struct LogQuery {
     pub(super) lines: usize,
 }
 
-pub(super) async fn run(args: &Args, suite: Option<&str>, wish: LogQuery) -> Exit {
+pub(super) async fn run(args: &Args, suite: Option<&str>, wish: LogQuery) -> CliExit {
     match suite {
         Some(suite) => of_suite(args, suite, wish).await,
         None => of_daemon(args, wish).await,
     }
 }
 
-async fn of_suite(args: &Args, suite: &str, wish: LogQuery) -> Exit {
+async fn of_suite(args: &Args, suite: &str, wish: LogQuery) -> CliExit {
     let mut answer = match more(args, suite, &Value::Null, 0).await {
         Ok(answer) => answer,
-        Err(unanswered) => return unanswered.tell(),
+        Err(unanswered) => return unanswered.print(),
     };
     let lines = lines(&answer);
     let last = &lines[lines.len().saturating_sub(wish.lines)..];
     if args.json && !wish.follow {
         print_json(&json!({ "suite": answer["suite"], "server": answer["server"], "lines": last }));
-        return Exit::Ok;
+        return CliExit::Ok;
     }
     if lines.is_empty() {
         let what = if answer["remote"] == true {
@@ -56,7 +56,7 @@ async fn of_suite(args: &Args, suite: &str, wish: LogQuery) -> Exit {
         remark!("switchboard: server `{}` {what}", answer["server"].as_str().unwrap_or(suite));
     }
     if show(args, last).is_err() || !wish.follow {
-        return Exit::Ok;
+        return CliExit::Ok;
     }
     let mut gone = false;
     loop {
@@ -69,11 +69,11 @@ async fn of_suite(args: &Args, suite: &str, wish: LogQuery) -> Exit {
                 tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             }
-            Err(unanswered) => return unanswered.tell(),
+            Err(unanswered) => return unanswered.print(),
         };
         gone = false;
         if show(args, self::lines(&next)).is_err() {
-            return Exit::Ok;
+            return CliExit::Ok;
         }
         if next["draining"] == true {
             // A draining daemon answers at once until it is gone.
@@ -115,11 +115,11 @@ fn show(args: &Args, lines: &[Value]) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn of_daemon(args: &Args, wish: LogQuery) -> Exit {
+async fn of_daemon(args: &Args, wish: LogQuery) -> CliExit {
     let status = match ask(args, Method::GET, "/status", None).await {
         Ok(status) => Some(status),
         Err(AskError::NoDaemon(_)) => None,
-        Err(unanswered) => return unanswered.tell(),
+        Err(unanswered) => return unanswered.print(),
     };
     let place = status.as_ref().map(|status| &status["whereabouts"]["log"]);
     match place {
@@ -142,38 +142,38 @@ async fn of_daemon(args: &Args, wish: LogQuery) -> Exit {
             let file = logging::file(&daemon::files_in_use(args, &home).1);
             if !file.exists() {
                 let socket = daemon::runtime_paths_in_use(args, &home).socket.display().to_string();
-                return AskError::NoDaemon(socket).tell();
+                return AskError::NoDaemon(socket).print();
             }
             of_file(args, &file, wish).await
         }
     }
 }
 
-async fn of_file(args: &Args, file: &Path, wish: LogQuery) -> Exit {
+async fn of_file(args: &Args, file: &Path, wish: LogQuery) -> CliExit {
     let last = match tail::last(file, wish.lines) {
         Ok(last) => last,
         Err(error) => return failed(&format!("`{}` cannot be read: {error}", file.display())),
     };
     if args.json && !wish.follow {
         print_json(&json!({ "file": file, "lines": last.lines }));
-        return Exit::Ok;
+        return CliExit::Ok;
     }
     last.lines.iter().for_each(|line| match args.json {
         true => drop(print_json_line(&json!({ "text": line }))),
         false => print(&Printable::text(line)),
     });
     if !wish.follow {
-        return Exit::Ok;
+        return CliExit::Ok;
     }
     match tail::follow(file, last.end, args.json).await {
-        Ok(()) => Exit::Ok,
+        Ok(()) => CliExit::Ok,
         Err(error) => failed(&format!("`{}` cannot be followed: {error}", file.display())),
     }
 }
 
 /// Replaces this process with `journalctl`.
 #[expect(clippy::disallowed_methods, reason = "the person's own log, from the person's own command line")]
-fn journalctl(args: &Args, wish: LogQuery) -> Exit {
+fn journalctl(args: &Args, wish: LogQuery) -> CliExit {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new("journalctl");
     command.args(["--user", "--unit", "switchboardd", "--lines", &wish.lines.to_string()]);

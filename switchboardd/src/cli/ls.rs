@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::Exit;
+use super::CliExit;
 use super::ask::{about, ask};
 use super::output::{
     Paint, Table, Tone, cell, indented, print, print_json, remark, say, tilde, toned, width,
@@ -11,16 +11,16 @@ use super::output::{
 use super::status::{note, project, state};
 use crate::args::Args;
 
-pub(super) async fn run(args: &Args) -> Exit {
+pub(super) async fn run(args: &Args) -> CliExit {
     let path = format!("/suites{}", about(project(args).as_deref()));
     let answer = match ask(args, Method::GET, &path, None).await {
         Ok(answer) => answer,
-        Err(unanswered) => return unanswered.tell(),
+        Err(unanswered) => return unanswered.print(),
     };
     let suites = answer["suites"].as_array().map_or(&[][..], Vec::as_slice);
     if args.json {
         print_json(&json!({ "suites": suites, "problems": answer["problems"] }));
-        return Exit::Ok;
+        return CliExit::Ok;
     }
     if suites.is_empty() {
         say!(
@@ -53,5 +53,5 @@ pub(super) async fn run(args: &Args) -> Exit {
     for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         remark!("switchboard: problem: {}", indented(problem));
     }
-    Exit::Ok
+    CliExit::Ok
 }

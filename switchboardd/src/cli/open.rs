@@ -5,7 +5,7 @@ use serde_json::json;
 use switchboard_wire::runtime_paths::private_folder;
 use url::Url;
 
-use super::Exit;
+use super::CliExit;
 use super::ask::ask;
 use super::browser;
 use super::output::{print_json_line, say};
@@ -31,10 +31,10 @@ fn lead(page: &str) -> String {
     )
 }
 
-pub(super) async fn run(args: &Args, no_browser: bool) -> Exit {
+pub(super) async fn run(args: &Args, no_browser: bool) -> CliExit {
     let answer = match ask(args, Method::POST, "/control/open", None).await {
         Ok(answer) => answer,
-        Err(unanswered) => return unanswered.tell(),
+        Err(unanswered) => return unanswered.print(),
     };
     let page = answer["url"].as_str().unwrap_or_default();
     let opened = !no_browser && write_link_file(args, page).is_some_and(|file| browser::show(&file));
@@ -50,5 +50,5 @@ pub(super) async fn run(args: &Args, no_browser: bool) -> Exit {
         say!("no browser could be started; open this within {seconds} s:");
         say!("{page}");
     }
-    Exit::Ok
+    CliExit::Ok
 }

@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 use switchboard_wire::printable;
 
-use super::Exit;
+use super::CliExit;
 use crate::visible::{Colour, Printable, visible_json};
 
 /// Narrower terminals are treated as this wide.
-const NARROWEST: usize = 40;
+const MIN_WIDTH: usize = 40;
 
 /// Whether this command has printed something.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 /// Errors so far, for `close` to print as JSON.
-static COMPLAINTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static PRINTED_ERRORS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// One line on standard output, from a format string.
 macro_rules! say {
@@ -121,13 +121,13 @@ pub(super) fn indented(text: impl Display) -> Printable {
 pub(super) fn complain(error: &dyn Display) {
     let error = Printable::text(error);
     print_remark(&printable!("switchboard: {error}"));
-    COMPLAINTS.lock().expect("BUG: a push panicked").push(error.as_str().to_owned());
+    PRINTED_ERRORS.lock().expect("BUG: a push panicked").push(error.as_str().to_owned());
 }
 
 /// Ends a command: one that failed without output prints its errors as JSON if JSON was asked for.
-pub(super) fn close(as_json: bool, exit: Exit) -> Exit {
-    if as_json && !matches!(exit, Exit::Ok) && !ANSWERED.load(Ordering::Relaxed) {
-        let said = COMPLAINTS.lock().expect("BUG: a push panicked").join("\n");
+pub(super) fn close(as_json: bool, exit: CliExit) -> CliExit {
+    if as_json && !matches!(exit, CliExit::Ok) && !ANSWERED.load(Ordering::Relaxed) {
+        let said = PRINTED_ERRORS.lock().expect("BUG: a push panicked").join("\n");
         let said = if said.is_empty() { "it failed; standard error says why".to_owned() } else { said };
         let _ = print_json_line(&json!({ "error": said }));
     }
@@ -135,9 +135,9 @@ pub(super) fn close(as_json: bool, exit: Exit) -> Exit {
 }
 
 /// Reports an error and returns its exit code.
-pub(super) fn failed(error: &dyn Display) -> Exit {
+pub(super) fn failed(error: &dyn Display) -> CliExit {
     complain(error);
-    Exit::Error
+    CliExit::Error
 }
 
 /// What a piece of text signals to the reader.
@@ -183,7 +183,7 @@ pub(super) fn width() -> usize {
         return usize::MAX;
     }
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80).max(NARROWEST)
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80).max(MIN_WIDTH)
 }
 
 /// `3 m`, `2 h`: in one unit, rounded down.

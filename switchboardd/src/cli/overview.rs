@@ -2,29 +2,29 @@
 
 use serde_json::json;
 
-use super::Exit;
+use super::CliExit;
 use super::ask::AskError;
 use super::output::{failed, is_terminal, print, print_generated, print_json, say};
-use super::status::{look, told};
+use super::status::{fetch_status, render};
 use crate::args::Args;
 use crate::daemon;
 
-pub(super) async fn run(args: &Args) -> Exit {
+pub(super) async fn run(args: &Args) -> CliExit {
     if args.json {
         return super::status::run(args).await;
     }
     let help = crate::args::command().render_help();
     let help = if is_terminal() { help.ansi().to_string() } else { help.to_string() };
     print_generated(format!("{help}\n").as_bytes());
-    match look(args).await {
-        Ok(status) => print(&told(&status)),
+    match fetch_status(args).await {
+        Ok(status) => print(&render(&status)),
         Err(unanswered @ AskError::NoDaemon(_)) => say!("{unanswered}"),
-        Err(unanswered) => return unanswered.tell(),
+        Err(unanswered) => return unanswered.print(),
     }
-    Exit::Ok
+    CliExit::Ok
 }
 
-pub(super) fn socket(args: &Args) -> Exit {
+pub(super) fn socket(args: &Args) -> CliExit {
     match daemon::home() {
         Ok(home) => {
             let socket = daemon::runtime_paths_in_use(args, &home).socket;
@@ -33,7 +33,7 @@ pub(super) fn socket(args: &Args) -> Exit {
             } else {
                 say!("{}", socket.display());
             }
-            Exit::Ok
+            CliExit::Ok
         }
         Err(fatal) => failed(&fatal),
     }

@@ -4,13 +4,13 @@ use hyper::Method;
 use serde_json::Value;
 use switchboard_wire::printable;
 
-use super::Exit;
+use super::CliExit;
 use super::ask::ask;
 use super::output::{Paint, Tone, indented, print, print_json};
 use crate::args::Args;
 use crate::visible::Printable;
 
-pub(super) async fn run(args: &Args) -> Exit {
+pub(super) async fn run(args: &Args) -> CliExit {
     let workspace = super::workspace(args).map(|folder| folder.to_string_lossy().into_owned());
     let query: String = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(workspace.iter().map(|folder| ("workspace", folder)))
@@ -18,18 +18,18 @@ pub(super) async fn run(args: &Args) -> Exit {
     match ask(args, Method::GET, &format!("/savings?{query}"), None).await {
         Ok(savings) if args.json => {
             print_json(&savings);
-            Exit::Ok
+            CliExit::Ok
         }
         Ok(savings) => {
-            print(&told(&savings, Paint::for_stdout()));
-            Exit::Ok
+            print(&render(&savings, Paint::for_stdout()));
+            CliExit::Ok
         }
-        Err(unanswered) => unanswered.tell(),
+        Err(unanswered) => unanswered.print(),
     }
 }
 
 /// The report as text.
-fn told(savings: &Value, paint: Paint) -> Printable {
+fn render(savings: &Value, paint: Paint) -> Printable {
     let suites = savings["suites"].as_array().map_or(&[][..], Vec::as_slice);
     let (known, unknown): (Vec<&Value>, Vec<&Value>) =
         suites.iter().partition(|suite| suite["known"] == true);

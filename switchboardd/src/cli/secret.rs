@@ -7,19 +7,19 @@ use hyper::Method;
 use serde_json::json;
 use switchboard_wire::printable;
 
-use super::Exit;
+use super::CliExit;
 use super::ask::{AskError, ask};
 use super::output::{failed, indented, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, Secret};
 use crate::daemon;
-use crate::environment::Variables;
-use crate::secrets::{SecretLocation, Secrets, StoreOutcome, TOO_LONG, check_name};
+use crate::environment::ChildEnvironment;
+use crate::secrets::{READ_LIMIT, SecretLocation, Secrets, StoreOutcome, check_name};
 
 /// How long to wait for the daemon; a slower one reads the secrets at its next reload.
 const RELOAD: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(args: &Args, what: &Secret) -> Exit {
+pub(super) async fn run(args: &Args, what: &Secret) -> CliExit {
     let secrets = match daemon::home() {
         Ok(home) => Secrets::new(&daemon::files_in_use(args, &home).1),
         Err(fatal) => return failed(&fatal),
@@ -34,14 +34,14 @@ pub(super) async fn run(args: &Args, what: &Secret) -> Exit {
                     false => say!("removed `{name}`"),
                 }
                 reload(args).await;
-                Exit::Ok
+                CliExit::Ok
             }
             Err(error) => failed(&error),
         },
     }
 }
 
-async fn set(args: &Args, secrets: &Secrets, name: &str) -> Exit {
+async fn set(args: &Args, secrets: &Secrets, name: &str) -> CliExit {
     // Fails before the user types a value.
     if let Err(error) = check_name(name) {
         return failed(&error);
@@ -69,7 +69,7 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> Exit {
         Err(error) => return failed(&error),
     }
     reload(args).await;
-    Exit::Ok
+    CliExit::Ok
 }
 
 async fn value(name: &str) -> io::Result<String> {
@@ -77,7 +77,7 @@ async fn value(name: &str) -> io::Result<String> {
         return prompt::hidden(&printable!("value for {name} (not shown): ")).await;
     }
     let mut bytes = Vec::new();
-    io::stdin().lock().take(TOO_LONG).read_to_end(&mut bytes)?;
+    io::stdin().lock().take(READ_LIMIT).read_to_end(&mut bytes)?;
     // The error is dropped: it contains the bytes.
     let mut value = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
     if value.ends_with('\n') {
@@ -89,7 +89,7 @@ async fn value(name: &str) -> io::Result<String> {
     Ok(value)
 }
 
-fn ls(secrets: &Secrets, as_json: bool) -> Exit {
+fn ls(secrets: &Secrets, as_json: bool) -> CliExit {
     let list = match secrets.list() {
         Ok(list) => list,
         Err(error) => return failed(&error),
@@ -97,7 +97,7 @@ fn ls(secrets: &Secrets, as_json: bool) -> Exit {
     if as_json {
         let list: Vec<_> = list.iter().map(|(name, place)| json!({ "name": name, "in": place })).collect();
         print_json(&json!({ "secrets": list }));
-        return Exit::Ok;
+        return CliExit::Ok;
     }
     if list.is_empty() {
         say!("no secrets are set; `switchboard secret set NAME` sets one");
@@ -110,7 +110,7 @@ fn ls(secrets: &Secrets, as_json: bool) -> Exit {
         };
         say!("{name:width$}  {place}");
     }
-    Exit::Ok
+    CliExit::Ok
 }
 
 /// Makes a running daemon reload; any other reads the secrets when it starts.
@@ -123,9 +123,9 @@ async fn reload(args: &Args) {
 }
 
 /// This command's environment, which leads to the user's keyring.
-pub(super) fn own_variables() -> Variables {
+pub(super) fn own_variables() -> ChildEnvironment {
     let own = std::env::vars_os();
-    Variables::from_all(
+    ChildEnvironment::from_all(
         own.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
     )
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use switchboard_wire::runtime_paths::RuntimePaths;
 
-use super::Exit;
+use super::CliExit;
 use super::output::{complain, print, print_json};
 use crate::args::{Args, Service};
 use crate::daemon;
@@ -65,7 +65,7 @@ impl ServicePaths {
     }
 }
 
-pub(super) async fn run(args: &Args, what: Service) -> Exit {
+pub(super) async fn run(args: &Args, what: Service) -> CliExit {
     let done = match what {
         Service::Install { dry_run } => install::install(args, dry_run).await,
         Service::Remove { dry_run } => install::remove(args, dry_run).await,
@@ -73,8 +73,8 @@ pub(super) async fn run(args: &Args, what: Service) -> Exit {
     };
     match done {
         Ok(report) => {
-            report.tell(args);
-            Exit::Ok
+            report.print(args);
+            CliExit::Ok
         }
         Err(refused) => {
             if args.json {
@@ -82,7 +82,7 @@ pub(super) async fn run(args: &Args, what: Service) -> Exit {
             } else {
                 complain(&refused);
             }
-            Exit::Error
+            CliExit::Error
         }
     }
 }
@@ -103,7 +103,7 @@ impl ServiceReport {
         self.facts.insert(name.to_owned(), value);
     }
 
-    fn tell(&self, args: &Args) {
+    fn print(&self, args: &Args) {
         if args.json {
             print_json(&Value::Object(self.facts.clone()));
         } else {

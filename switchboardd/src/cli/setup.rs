@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 use switchboard_wire::printable;
 
-use super::Exit;
+use super::CliExit;
 use super::output::{Paint, Tone, indented, print, print_json, remark, say};
 use super::prompt;
-use crate::args::{Args, Setup, Undo, Which};
+use crate::args::{Args, HostSelection, Setup, Undo};
 use crate::daemon;
 use crate::document::{Problem, nearest};
-use crate::hosts::machine::{Machine, Trace};
+use crate::hosts::machine::{Evidence, Machine};
 use crate::hosts::mask::masked;
-use crate::hosts::record::{Record, Records};
-use crate::hosts::setup::{Kind, Plan, exposure, plan, plan_undo, set_up, undo as take_back};
+use crate::hosts::record::{HostFileRecord, HostFileRecords};
+use crate::hosts::setup::{Plan, SetupKind, exposure, plan, plan_undo, set_up, undo as take_back};
 use crate::hosts::table::{HOSTS, by_id};
 use crate::hosts::{Host, shim};
 use crate::visible::{Printable, visible};
@@ -39,9 +39,9 @@ struct SetupOutcome {
     warning: Option<String>,
 }
 
-pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
-    let Which { host, dry_run, .. } = &setup.which;
-    let (named, home, state) = match named_and_places(args, host) {
+pub(super) fn run(args: &Args, setup: &Setup) -> CliExit {
+    let HostSelection { host, dry_run, .. } = &setup.which;
+    let (named, home, state) = match hosts_and_folders(args, host) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
@@ -61,8 +61,8 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
     if !args.json && setup.which.host.is_empty() {
         for host in &found {
             let by = match machine.trace(host) {
-                Some(Trace::File) => "its file",
-                Some(Trace::Folder) => "its folder",
+                Some(Evidence::File) => "its file",
+                Some(Evidence::Folder) => "its folder",
                 _ => "its program",
             };
             say!("found      {} (by {by})", host.name);
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
             let planned = plan(host, &file, &shim);
             setup_run.one(host, &file, planned, || {
                 let records =
-                    Records::open(&state).map_err(|error| Problem::of(&state, error.to_string()))?;
+                    HostFileRecords::open(&state).map_err(|error| Problem::of(&state, error.to_string()))?;
                 set_up(&records, host, &file, &shim)
             });
             if let Some(HostFileReport { outcome: Err(_), .. }) = setup_run.reports.last() {
@@ -120,28 +120,32 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
 }
 
 /// The hosts that are named, the home folder and the folder of the daemon's state.
-fn named_and_places(args: &Args, hosts: &[String]) -> Result<(Vec<&'static Host>, PathBuf, PathBuf), Exit> {
+fn hosts_and_folders(
+    args: &Args,
+    hosts: &[String],
+) -> Result<(Vec<&'static Host>, PathBuf, PathBuf), CliExit> {
     let named = named(hosts)?;
     let home = daemon::home().map_err(|fatal| failed(&fatal))?;
     let state = daemon::files_in_use(args, &home).1;
     Ok((named, home, state))
 }
 
-pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
-    let (named, _, state) = match named_and_places(args, &undo.which.host) {
+pub(super) fn undo(args: &Args, undo: &Undo) -> CliExit {
+    let (named, _, state) = match hosts_and_folders(args, &undo.which.host) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
-    let (all, problems) = Records::peek(&state).all();
+    let (all, problems) = HostFileRecords::peek(&state).all();
     problems.iter().for_each(|problem| remark!("switchboard: {}", indented(problem)));
-    let is_meant = |record: &Record| named.is_empty() || named.iter().any(|host| host.id == record.host);
-    let meant: Vec<Record> = all.into_iter().filter(is_meant).collect();
+    let is_meant =
+        |record: &HostFileRecord| named.is_empty() || named.iter().any(|host| host.id == record.host);
+    let meant: Vec<HostFileRecord> = all.into_iter().filter(is_meant).collect();
     if meant.is_empty() {
         match args.json {
             true => print_json(&json!({ "dryRun": undo.which.dry_run, "files": [] })),
             false => say!("nothing to undo: no host's file was changed"),
         }
-        return if problems.is_empty() { Exit::Ok } else { Exit::Error };
+        return if problems.is_empty() { CliExit::Ok } else { CliExit::Error };
     }
     if let Some(refused) = refuse_unasked(args, &undo.which) {
         return refused;
@@ -159,11 +163,12 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
         };
         let planned = plan_undo(host, record);
         setup_run.one(host, &record.file, planned, || {
-            let records = Records::open(&state).map_err(|error| Problem::of(&state, error.to_string()))?;
+            let records =
+                HostFileRecords::open(&state).map_err(|error| Problem::of(&state, error.to_string()))?;
             // Another process may have undone it meanwhile.
             match records.of(&record.file).map_err(|why| Problem::of(&record.file, why))? {
                 Some(record) => take_back(&records, host, &record),
-                None => Ok(Kind::Forget),
+                None => Ok(SetupKind::NothingLeft),
             }
         });
     }
@@ -173,7 +178,7 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
     }
     match problems.is_empty() {
         true => setup_run.exit(),
-        false => Exit::Error,
+        false => CliExit::Error,
     }
 }
 
@@ -192,7 +197,7 @@ impl SetupRun {
         host: &'static Host,
         file: &Path,
         planned: Result<Plan, Problem>,
-        act: impl FnOnce() -> Result<Kind, Problem>,
+        act: impl FnOnce() -> Result<SetupKind, Problem>,
     ) {
         let outcome = planned.and_then(|plan| {
             let diff = plan.changes().then(|| difference(host, file, &plan));
@@ -207,12 +212,12 @@ impl SetupRun {
             if let (Some(warning), false) = (&warning, self.as_json) {
                 say!("{} {}", Paint::for_stdout().on(Tone::Warning, "warning:"), indented(warning));
             }
-            let word = if diff.is_none() && plan.kind != Kind::Forget {
-                word(plan.kind, false)
+            let word = if diff.is_none() && plan.kind != SetupKind::NothingLeft {
+                action_word(plan.kind, false)
             } else if self.dry_run {
-                word(plan.kind, true)
+                action_word(plan.kind, true)
             } else if diff.is_none() || self.yes || agreed(file) {
-                word(act()?, false)
+                action_word(act()?, false)
             } else {
                 "declined"
             };
@@ -220,13 +225,13 @@ impl SetupRun {
         });
         let told = HostFileReport { host, file: file.to_owned(), outcome };
         if !self.as_json {
-            told.tell();
+            told.print();
         }
         self.reports.push(told);
     }
 
-    pub(super) fn exit(&self) -> Exit {
-        if self.reports.iter().any(|told| told.outcome.is_err()) { Exit::Error } else { Exit::Ok }
+    pub(super) fn exit(&self) -> CliExit {
+        if self.reports.iter().any(|told| told.outcome.is_err()) { CliExit::Error } else { CliExit::Ok }
     }
 }
 
@@ -235,7 +240,7 @@ impl HostFileReport {
         self.outcome.as_ref().is_ok_and(|outcome| matches!(outcome.word, "set up" | "path updated"))
     }
 
-    fn tell(&self) {
+    fn print(&self) {
         match &self.outcome {
             Ok(SetupOutcome { word, .. }) => {
                 let tone = match *word {
@@ -273,26 +278,26 @@ impl HostFileReport {
 }
 
 /// What was done, or would be.
-fn word(kind: Kind, would: bool) -> &'static str {
+fn action_word(kind: SetupKind, would: bool) -> &'static str {
     match (kind, would) {
-        (Kind::Already, _) => "already set up",
-        (Kind::Off, _) => "set up, but turned off there",
-        (Kind::Add, false) => "set up",
-        (Kind::Add, true) => "would be set up",
-        (Kind::Move, false) => "path updated",
-        (Kind::Move, true) => "path would be updated",
-        (Kind::Restore, false) => "restored as it was",
-        (Kind::Restore, true) => "would be restored as it was",
-        (Kind::TakeOut, false) => "changed since by its host: only what is ours was taken out",
-        (Kind::TakeOut, true) => "changed since by its host: only what is ours would be taken out",
-        (Kind::Thin, false) => "what was imported was taken out",
-        (Kind::Thin, true) => "what was imported would be taken out",
-        (Kind::Forget, _) => "nothing of ours is in it any more",
+        (SetupKind::Already, _) => "already set up",
+        (SetupKind::Disabled, _) => "set up, but turned off there",
+        (SetupKind::Add, false) => "set up",
+        (SetupKind::Add, true) => "would be set up",
+        (SetupKind::Move, false) => "path updated",
+        (SetupKind::Move, true) => "path would be updated",
+        (SetupKind::Restore, false) => "restored as it was",
+        (SetupKind::Restore, true) => "would be restored as it was",
+        (SetupKind::TakeOut, false) => "changed since by its host: only what is ours was taken out",
+        (SetupKind::TakeOut, true) => "changed since by its host: only what is ours would be taken out",
+        (SetupKind::RemoveImported, false) => "what was imported was taken out",
+        (SetupKind::RemoveImported, true) => "what was imported would be taken out",
+        (SetupKind::NothingLeft, _) => "nothing of ours is in it any more",
     }
 }
 
 /// The hosts with the typed ids.
-pub(super) fn named(ids: &[String]) -> Result<Vec<&'static Host>, Exit> {
+pub(super) fn named(ids: &[String]) -> Result<Vec<&'static Host>, CliExit> {
     let mut hosts: Vec<&'static Host> = Vec::new();
     for id in ids.iter().map(|id| id.trim()).filter(|id| !id.is_empty()) {
         let Some(host) = by_id(id) else {
@@ -302,7 +307,7 @@ pub(super) fn named(ids: &[String]) -> Result<Vec<&'static Host>, Exit> {
                 |near| format!("did you mean `{near}`?"),
             );
             remark!("switchboard: there is no host `{}`; {hint}", visible(id));
-            return Err(Exit::Usage);
+            return Err(CliExit::Usage);
         };
         if !hosts.iter().any(|known| known.id == host.id) {
             hosts.push(host);
@@ -312,7 +317,7 @@ pub(super) fn named(ids: &[String]) -> Result<Vec<&'static Host>, Exit> {
 }
 
 /// Other programs' files are changed only with the user's consent.
-pub(super) fn refuse_unasked(args: &Args, which: &Which) -> Option<Exit> {
+pub(super) fn refuse_unasked(args: &Args, which: &HostSelection) -> Option<CliExit> {
     let can_ask = std::io::stdin().is_terminal() && !args.json;
     if which.dry_run || which.yes || can_ask {
         return None;
@@ -320,7 +325,7 @@ pub(super) fn refuse_unasked(args: &Args, which: &Which) -> Option<Exit> {
     remark!(
         "switchboard: nobody can be asked here; `--yes` goes on without asking, `--dry-run` shows what would be done"
     );
-    Some(Exit::Usage)
+    Some(CliExit::Usage)
 }
 
 fn agreed(file: &Path) -> bool {
@@ -373,7 +378,7 @@ fn coloured(diff: &str) -> Printable {
     Printable::lines(diff.lines().map(line))
 }
 
-fn failed(error: &dyn std::fmt::Display) -> Exit {
+fn failed(error: &dyn std::fmt::Display) -> CliExit {
     remark!("switchboard: {}", indented(error));
-    Exit::Error
+    CliExit::Error
 }

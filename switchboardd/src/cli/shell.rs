@@ -6,11 +6,11 @@ use clap::Command;
 use clap_mangen::Man;
 use serde_json::json;
 
-use super::Exit;
+use super::CliExit;
 use super::output::{failed, print_generated, print_json, say};
 use crate::args;
 
-pub(super) fn completions(as_json: bool, shell: clap_complete::Shell) -> Exit {
+pub(super) fn completions(as_json: bool, shell: clap_complete::Shell) -> CliExit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::command(), "switchboard", &mut script);
     if as_json {
@@ -18,10 +18,10 @@ pub(super) fn completions(as_json: bool, shell: clap_complete::Shell) -> Exit {
     } else {
         print_generated(&script);
     }
-    Exit::Ok
+    CliExit::Ok
 }
 
-pub(super) fn man(as_json: bool, page: Option<&str>, out: Option<&Path>) -> Exit {
+pub(super) fn man(as_json: bool, page: Option<&str>, out: Option<&Path>) -> CliExit {
     let pages = pages();
     if let Some(folder) = out {
         return write(as_json, folder, &pages);
@@ -42,10 +42,10 @@ pub(super) fn man(as_json: bool, page: Option<&str>, out: Option<&Path>) -> Exit
     } else {
         print_generated(text);
     }
-    Exit::Ok
+    CliExit::Ok
 }
 
-fn write(as_json: bool, folder: &Path, pages: &[(String, Vec<u8>)]) -> Exit {
+fn write(as_json: bool, folder: &Path, pages: &[(String, Vec<u8>)]) -> CliExit {
     let mut written = Vec::new();
     for (name, text) in pages {
         let file = folder.join(format!("{name}.1"));
@@ -59,7 +59,7 @@ fn write(as_json: bool, folder: &Path, pages: &[(String, Vec<u8>)]) -> Exit {
     } else {
         say!("{} pages in {}", written.len(), folder.display());
     }
-    Exit::Ok
+    CliExit::Ok
 }
 
 /// All pages by name: one per command, and the daemon's.

@@ -8,13 +8,13 @@ use hyper::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Exit;
-use super::ask::{AskError, ask_within, order};
+use super::CliExit;
+use super::ask::{AskError, ask_within, send_order};
 use super::doctor::is_locked;
 use super::output::{count, failed, indented, print_json, remark, say};
 use super::service::ServiceManager;
 use crate::args::Args;
-use crate::config::{Extent, LastGood};
+use crate::config::{ConfigOwner, LastGood};
 use crate::daemon;
 use crate::document::Problem;
 use switchboard_wire::runtime_paths::RuntimePaths;
@@ -27,18 +27,18 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A longer wait is reported.
 const NOTICE_AFTER: Duration = Duration::from_millis(700);
 
-pub(super) async fn run(args: &Args) -> Exit {
+pub(super) async fn run(args: &Args) -> CliExit {
     match ask_within(STOP_TIMEOUT, args, Method::GET, "/status").await {
-        Ok(status) => told(args, &status, "is running"),
-        Err(AskError::NoDaemon(_)) => match bring_up(args).await {
-            Ok((status, how)) => told(args, &status, how),
+        Ok(status) => print_status(args, &status, "is running"),
+        Err(AskError::NoDaemon(_)) => match start_daemon(args).await {
+            Ok((status, how)) => print_status(args, &status, how),
             Err(exit) => exit,
         },
-        Err(unanswered) => unanswered.tell(),
+        Err(unanswered) => unanswered.print(),
     }
 }
 
-fn told(args: &Args, status: &Value, what: &str) -> Exit {
+fn print_status(args: &Args, status: &Value, what: &str) -> CliExit {
     let (pid, version) = (&status["pid"], &status["version"]);
     let problems = mistakes(args, status);
     if args.json {
@@ -51,17 +51,17 @@ fn told(args: &Args, status: &Value, what: &str) -> Exit {
         say!("switchboardd {what} (pid {pid})");
         problems.iter().for_each(|problem| remark!("problem: {problem}"));
     }
-    Exit::Ok
+    CliExit::Ok
 }
 
 /// Starts a daemon; returns its status and how it was started.
-async fn bring_up(args: &Args) -> Result<(Value, &'static str), Exit> {
+async fn start_daemon(args: &Args) -> Result<(Value, &'static str), CliExit> {
     if let Some(manager) = ServiceManager::to_start(args).await {
         let started = manager.start().await;
         started.map_err(|why| failed(&format!("the service did not start it: {why}")))?;
         let status = ask_within(STOP_TIMEOUT, args, Method::GET, "/status")
             .await
-            .map_err(|unanswered| unanswered.tell())?;
+            .map_err(|unanswered| unanswered.print())?;
         return Ok((status, "started by the service"));
     }
     // A shim starts the daemon for its first message.
@@ -77,7 +77,7 @@ async fn bring_up(args: &Args) -> Result<(Value, &'static str), Exit> {
             (None, AskError::NoDaemon(_)) => {
                 failed(&"switchboardd did not start; run `switchboardd` with the same flags to see more")
             }
-            (None, unanswered) => unanswered.tell(),
+            (None, unanswered) => unanswered.print(),
         }
     })
 }
@@ -119,7 +119,7 @@ fn spawn(args: &Args) -> std::io::Result<tokio::process::Child> {
     Ok(shim)
 }
 
-pub(super) async fn stop(args: &Args) -> Exit {
+pub(super) async fn stop(args: &Args) -> CliExit {
     // Before the daemon is told: a shim that finds no daemon must find this mark.
     let paths = daemon::home().ok().map(|home| daemon::runtime_paths(args, &home));
     match paths.as_ref().map(|paths| paths.mark_stopped()) {
@@ -145,9 +145,9 @@ pub(super) async fn stop(args: &Args) -> Exit {
         if let Some(paths) = &paths {
             paths.forget_stop();
         }
-        return unanswered.tell();
+        return unanswered.print();
     }
-    if !gone(args, None).await {
+    if !wait_gone(args, None).await {
         return failed(&format!("switchboardd is still there after {} s", STOP_TIMEOUT.as_secs()));
     }
     // It no longer answers. It removes its file when everything is written, and its lock is free once it has
@@ -160,17 +160,17 @@ pub(super) async fn stop(args: &Args) -> Exit {
     gone_for_now(args, "switchboardd stopped")
 }
 
-fn gone_for_now(args: &Args, said: &str) -> Exit {
+fn gone_for_now(args: &Args, said: &str) -> CliExit {
     if args.json {
         print_json(&json!({ "running": false }));
     } else {
         say!("{said}");
     }
-    Exit::Ok
+    CliExit::Ok
 }
 
 /// Waits until the daemon is gone or has another `boot` id; prints what it waits for.
-async fn gone(args: &Args, boot: Option<&str>) -> bool {
+async fn wait_gone(args: &Args, boot: Option<&str>) -> bool {
     let begun = Instant::now();
     let mut said = String::new();
     while begun.elapsed() < STOP_TIMEOUT {
@@ -218,12 +218,12 @@ fn busy(status: &Value) -> String {
 }
 
 /// Restarts one suite, or the daemon.
-pub(super) async fn restart(args: &Args, suite: Option<&str>) -> Exit {
+pub(super) async fn restart(args: &Args, suite: Option<&str>) -> CliExit {
     let Some(suite) = suite else { return restart_daemon(args).await };
-    match order(args, "restart", suite).await {
+    match send_order(args, "restart", suite).await {
         Ok(answer) if args.json => {
             print_json(&answer);
-            Exit::Ok
+            CliExit::Ok
         }
         Ok(answer) => {
             let word = if answer["restarted"] == true {
@@ -232,47 +232,47 @@ pub(super) async fn restart(args: &Args, suite: Option<&str>) -> Exit {
                 "it was not running; the next call starts it"
             };
             say!("`{}`: {word}", answer["server"].as_str().unwrap_or(suite));
-            Exit::Ok
+            CliExit::Ok
         }
-        Err(unanswered) => unanswered.tell(),
+        Err(unanswered) => unanswered.print(),
     }
 }
 
-async fn restart_daemon(args: &Args) -> Exit {
+async fn restart_daemon(args: &Args) -> CliExit {
     let before = match ask_within(STOP_TIMEOUT, args, Method::GET, "/status").await {
         Ok(status) => status,
-        Err(unanswered) => return unanswered.tell(),
+        Err(unanswered) => return unanswered.print(),
     };
     if let Err(unanswered) = ask_within(STOP_TIMEOUT, args, Method::POST, "/control/restart").await {
-        return unanswered.tell();
+        return unanswered.print();
     }
-    if !gone(args, before["boot"].as_str()).await {
+    if !wait_gone(args, before["boot"].as_str()).await {
         return failed(&format!("switchboardd is still there after {} s", STOP_TIMEOUT.as_secs()));
     }
     // A shim that was connected, or a service manager, may have started the next one already.
     let status = match ask_within(STOP_TIMEOUT, args, Method::GET, "/status").await {
         Ok(status) => status,
-        Err(_) => match bring_up(args).await {
+        Err(_) => match start_daemon(args).await {
             Ok((status, _)) => status,
             Err(exit) => return exit,
         },
     };
-    told(args, &status, "restarted")
+    print_status(args, &status, "restarted")
 }
 
 /// Problems in the running daemon's config, and what it uses instead.
 fn mistakes(args: &Args, running: &Value) -> Vec<Problem> {
     let (Some(file), Ok(home)) = (running["config"].as_str(), daemon::home()) else { return Vec::new() };
     let (_, state) = daemon::files_in_use(args, &home);
-    LastGood::new(&state).usable(Path::new(file), Extent::Personal).problems
+    LastGood::new(&state).usable(Path::new(file), ConfigOwner::Personal).problems
 }
 
-pub(super) async fn reload(args: &Args) -> Exit {
+pub(super) async fn reload(args: &Args) -> CliExit {
     let answer = match ask_within(STOP_TIMEOUT, args, Method::POST, "/control/reload").await {
         Ok(answer) => answer,
-        Err(unanswered) => return unanswered.tell(),
+        Err(unanswered) => return unanswered.print(),
     };
-    let exit = if answer["configOk"] == false { Exit::Error } else { Exit::Ok };
+    let exit = if answer["configOk"] == false { CliExit::Error } else { CliExit::Ok };
     if args.json {
         print_json(&answer);
         return exit;

@@ -7,7 +7,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 use switchboard_wire::printable;
 
-use super::Exit;
+use super::CliExit;
 use super::ask::{about, ask_within};
 use super::local_config::LocalConfig;
 use super::output::{
@@ -19,27 +19,27 @@ use crate::args::Args;
 use crate::visible::Printable;
 
 /// Stands for subtools that no server has: callers choose such names freely.
-const OTHER: &str = "_other";
+const UNKNOWN_SUBTOOL: &str = "_other";
 
 /// A daemon that takes longer is hung.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(super) async fn run(args: &Args) -> Exit {
-    match look(args).await {
+pub(super) async fn run(args: &Args) -> CliExit {
+    match fetch_status(args).await {
         Ok(status) if args.json => {
             print_json(&status);
-            Exit::Ok
+            CliExit::Ok
         }
         Ok(status) => {
-            print(&told(&status));
-            Exit::Ok
+            print(&render(&status));
+            CliExit::Ok
         }
-        Err(unanswered) => unanswered.tell(),
+        Err(unanswered) => unanswered.print(),
     }
 }
 
 /// The daemon's status for this command's project, with the reason for a pending restart.
-pub(super) async fn look(args: &Args) -> Result<Value, super::ask::AskError> {
+pub(super) async fn fetch_status(args: &Args) -> Result<Value, super::ask::AskError> {
     let path = format!("/status{}", about(project(args).as_deref()));
     let mut status = ask_within(STATUS_TIMEOUT, args, Method::GET, &path).await?;
     match why_pending(&status["restartPending"]) {
@@ -104,7 +104,7 @@ fn since(value: &Value) -> String {
 }
 
 /// The status as text.
-pub(super) fn told(status: &Value) -> Printable {
+pub(super) fn render(status: &Value) -> Printable {
     let paint = Paint::for_stdout();
     let mut lines = daemon(status, paint);
     section(&mut lines, paint, "session", &sessions(status));
@@ -150,7 +150,7 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
         let of = [&last["suite"], &last["tool"]]
             .into_iter()
             .filter_map(Value::as_str)
-            .filter(|name| *name != OTHER);
+            .filter(|name| *name != UNKNOWN_SUBTOOL);
         let mut of: Vec<_> = of.map(|name| format!("`{name}`")).collect();
         // Without a subtool, both names are the suite's.
         of.dedup();
@@ -348,6 +348,6 @@ mod tests {
     #[test]
     fn a_taken_port_is_shown() {
         let status = json!({ "whereabouts": { "noTcp": "127.0.0.1:7420 is taken by another program" } });
-        assert!(told(&status).as_str().contains("127.0.0.1:7420 is taken"));
+        assert!(render(&status).as_str().contains("127.0.0.1:7420 is taken"));
     }
 }

@@ -1,6 +1,6 @@
 //! Finds settings for servers that do not exist; often a suite's name was written instead of its server's.
 
-use crate::config::Basis;
+use crate::config::ConfigSource;
 use crate::document::{Document, Problem, nearest};
 use crate::layer::Layer;
 use crate::suite_name;
@@ -8,7 +8,7 @@ use crate::suite_name;
 /// One problem per key of `suites` that names no server of this layer or of `other`.
 pub(super) fn unused_settings(layer: &Layer, other: Option<&Layer>) -> Vec<Problem> {
     let config = &layer.config;
-    if config.basis != Basis::Whole {
+    if config.basis != ConfigSource::Whole {
         return Vec::new();
     }
     let own: Vec<&str> = names(layer).collect();

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use switchboard_wire::runtime_paths::private_folder;
 
-use super::{Config, Extent};
+use super::{Config, ConfigOwner};
 use crate::document::{Document, Problem};
 use crate::event_loop::may_block;
 use crate::files::{private, replace};
 
 /// Where a config comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Basis {
+pub enum ConfigSource {
     /// The whole file, which has no mistake.
     Whole,
     /// An earlier version of the file, which has a mistake now.
@@ -25,7 +25,7 @@ pub enum Basis {
 
 /// The usable config of a file, and the file's problems.
 #[derive(Debug)]
-pub struct Usable {
+pub struct UsableConfig {
     pub config: Config,
     pub problems: Vec<Problem>,
 }
@@ -47,19 +47,19 @@ impl LastGood {
     }
 
     /// The config that the daemon works with.
-    pub fn usable(&self, file: &Path, extent: Extent) -> Usable {
-        let (config, mut problems) = Config::understood(file, extent);
+    pub fn usable(&self, file: &Path, extent: ConfigOwner) -> UsableConfig {
+        let (config, mut problems) = Config::read_usable(file, extent);
         if problems.is_empty() {
-            return Usable { config, problems };
+            return UsableConfig { config, problems };
         }
         let config = self.recall(file, extent).unwrap_or(config);
         problems.push(config.in_place_of_the_file(file));
-        Usable { config, problems }
+        UsableConfig { config, problems }
     }
 
     /// Stores a config without mistakes. If its file is gone, deletes the stored version.
-    pub fn keep(&self, config: &Config) {
-        if config.basis != Basis::Whole {
+    pub fn save(&self, config: &Config) {
+        if config.basis != ConfigSource::Whole {
             return;
         }
         may_block();
@@ -82,7 +82,7 @@ impl LastGood {
     }
 
     /// Parses the stored version again, by the current rules.
-    pub fn recall(&self, file: &Path, extent: Extent) -> Option<Config> {
+    pub fn recall(&self, file: &Path, extent: ConfigOwner) -> Option<Config> {
         let kept = private::read(&self.file(file), MAX_CONFIG_BYTES).ok()??;
         let kept: Value = serde_json::from_slice(&kept).ok()?;
         if kept["file"].as_str().map(Path::new) != Some(file) {
@@ -90,7 +90,7 @@ impl LastGood {
         }
         let document = Document::from_text(file, kept["text"].as_str()?);
         let config = Config::parse(&document, file.parent()?, extent).ok()?;
-        Some(Config { basis: Basis::LastGood, ..config })
+        Some(Config { basis: ConfigSource::LastGood, ..config })
     }
 
     fn file(&self, config: &Path) -> PathBuf {
@@ -112,10 +112,10 @@ impl Config {
     /// The message that says what is used while the file has a mistake.
     pub fn in_place_of_the_file(&self, file: &Path) -> Problem {
         match self.basis {
-            Basis::Partial => {
+            ConfigSource::Partial => {
                 Problem::of(self.to_fix(), "what can be understood of it is used until it is fixed")
             }
-            Basis::Whole | Basis::LastGood => {
+            ConfigSource::Whole | ConfigSource::LastGood => {
                 Problem::of(file, "the last version of it without a mistake is used until it is fixed")
             }
         }
@@ -135,25 +135,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (file, kept) = (folder.path().join(FILE), LastGood::new(&folder.path().join("state")));
         let write = |text: &str| std::fs::write(&file, text).unwrap();
-        let usable = || kept.usable(&file, Extent::Personal);
+        let usable = || kept.usable(&file, ConfigOwner::Personal);
         // Nothing is stored yet, so the partial config is used.
         write(r#"{"timeouts": {"rpcMs": 5, "maxMs": "x"}, "nonsense": 1}"#);
         let first = usable();
-        assert_eq!((first.config.basis, first.config.timeouts.rpc_ms), (Basis::Partial, 5));
+        assert_eq!((first.config.basis, first.config.timeouts.rpc_ms), (ConfigSource::Partial, 5));
         assert_eq!(first.config.timeouts.max_ms, 1_800_000);
         assert_eq!(first.problems.len(), 3, "{:?}", first.problems);
-        kept.keep(&first.config);
-        assert_eq!(usable().config.basis, Basis::Partial);
+        kept.save(&first.config);
+        assert_eq!(usable().config.basis, ConfigSource::Partial);
         write(r#"{"timeouts": {"rpcMs": 7}}"#);
         let good = usable();
-        assert_eq!((good.config.basis, good.problems.len()), (Basis::Whole, 0));
-        kept.keep(&good.config);
+        assert_eq!((good.config.basis, good.problems.len()), (ConfigSource::Whole, 0));
+        kept.save(&good.config);
         for broken in [r#"{"timeouts": {"rpcMs": 9}, "nonsense": 1}"#, "{", ""] {
             write(broken);
             let usable = usable();
             assert_eq!(
                 (usable.config.basis, usable.config.timeouts.rpc_ms),
-                (Basis::LastGood, 7),
+                (ConfigSource::LastGood, 7),
                 "{broken}"
             );
             assert!(usable.problems.last().unwrap().message.contains("last version"), "{broken}");
@@ -162,13 +162,13 @@ mod tests {
         assert_eq!(std::fs::metadata(&stored).unwrap().permissions().mode() & 0o777, 0o600);
         // A stored version that others can read is not used: they may have written it.
         std::fs::set_permissions(&stored, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(usable().config.basis, Basis::Partial);
+        assert_eq!(usable().config.basis, ConfigSource::Partial);
         std::fs::set_permissions(&stored, std::fs::Permissions::from_mode(0o600)).unwrap();
         // A stored version does not survive the removal of its file.
         std::fs::remove_file(&file).unwrap();
-        kept.keep(&usable().config);
+        kept.save(&usable().config);
         write("{");
-        assert_eq!(usable().config.basis, Basis::Partial);
+        assert_eq!(usable().config.basis, ConfigSource::Partial);
     }
 
     #[test]
@@ -180,11 +180,11 @@ mod tests {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         }
         std::fs::write(&one, r#"{"watch": "poll"}"#).unwrap();
-        kept.keep(&kept.usable(&one, Extent::Personal).config);
+        kept.save(&kept.usable(&one, ConfigOwner::Personal).config);
         std::fs::write(&other, "{").unwrap();
-        assert_eq!(kept.usable(&other, Extent::Personal).config.basis, Basis::Partial);
+        assert_eq!(kept.usable(&other, ConfigOwner::Personal).config.basis, ConfigSource::Partial);
         // A workspace cannot recall what only the user may set.
-        assert!(kept.recall(&one, Extent::Workspace).is_none());
-        assert!(kept.recall(&one, Extent::Personal).is_some());
+        assert!(kept.recall(&one, ConfigOwner::Workspace).is_none());
+        assert!(kept.recall(&one, ConfigOwner::Personal).is_some());
     }
 }

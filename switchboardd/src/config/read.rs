@@ -7,8 +7,9 @@ use std::path::Path;
 use url::Url;
 
 use super::{
-    BudgetConfig, ClientConfig, Config, Conflicts, Expose, Extent, Http, Introspection, Mode, OauthConfig,
-    PoolConfig, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
+    BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, Expose, Http, Introspection, Mode,
+    OauthConfig, PoolConfig, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
+    glob_set,
 };
 use crate::document::{Fields, Node, Problem, nearest};
 use crate::expand::{ExpansionContext, Template};
@@ -28,7 +29,7 @@ pub(super) const ROOT: [&str; 11] = [
     "watch",
 ];
 /// Keys that a workspace cannot set.
-const PERSONAL: [&str; 5] = ["http", "budget", "trust", "oauth", "watch"];
+const PERSONAL_ONLY_KEYS: [&str; 5] = ["http", "budget", "trust", "oauth", "watch"];
 pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
 pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
@@ -51,7 +52,7 @@ const MAX_CHILDREN: u64 = 1024;
 const MAX_MEMORY_MB: u64 = 1024 * 1024;
 
 /// Keys that users often put one level too high, with the key that they belong under.
-const INNER: [(&str, &str); 10] = [
+const NESTED_KEYS: [(&str, &str); 10] = [
     ("expose", "suites"),
     ("allow", "suites"),
     ("deny", "suites"),
@@ -65,27 +66,27 @@ const INNER: [(&str, &str); 10] = [
 ];
 
 /// Root keys that can restrict or hide something.
-const GUARDING: [&str; 5] = ["suites", "introspection", "http", "trust", "discoverGlobs"];
+const RESTRICTING_KEYS: [&str; 5] = ["suites", "introspection", "http", "trust", "discoverGlobs"];
 
 /// Reads as much as can be understood. A mistake never makes a setting laxer than what was written; if the
 /// meaning is unclear, the strictest value is used.
-pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Config {
-    fields.only(&ROOT);
+pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: ConfigOwner) -> Config {
+    fields.reject_unknown(&ROOT);
     let mut config = Config::defaults(folder);
-    if extent == Extent::Workspace {
-        for node in PERSONAL.iter().filter_map(|name| Some((name, fields.get(name)?))) {
+    if extent == ConfigOwner::Workspace {
+        for node in PERSONAL_ONLY_KEYS.iter().filter_map(|name| Some((name, fields.get(name)?))) {
             let (name, node) = node;
             node.complain(format!("`{name}` has its place only in the personal config"));
         }
     }
-    let may_have = |name: &str| extent == Extent::Personal || !PERSONAL.contains(&name);
+    let may_have = |name: &str| extent == ConfigOwner::Personal || !PERSONAL_ONLY_KEYS.contains(&name);
     let get = |name: &str| fields.get(name).filter(|_| may_have(name));
     if let Some(node) = fields.get("discoverGlobs") {
         config.discover_globs = self::globs(&node).unwrap_or_default();
     }
     let suites = fields.get("suites");
     if let Some(node) = suites.as_ref().filter(|node| !node.is_object()) {
-        strictest(&mut config, "suites", &node.place());
+        strictest(&mut config, "suites", &node.location());
     }
     if let Some(suites) = suites.and_then(|node| node.object()) {
         let mut names = HashSet::new();
@@ -126,7 +127,7 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
         config.oauth = oauth(&fields, folder);
     }
     if let Some(node) = get("watch") {
-        let ways = [Watch::Events, Watch::Poll].map(|way| (way.word(), way));
+        let ways = [Watch::Events, Watch::Poll].map(|way| (way.as_str(), way));
         config.watch = node.word(&ways).unwrap_or_default();
     }
     let strangers = fields.unknown_members(&ROOT);
@@ -135,14 +136,14 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
         mistyped(&mut config, name, *near, &node);
     }
     if strangers.are_more {
-        let place = fields.place();
-        INNER.iter().for_each(|(_, outer)| strictest(&mut config, outer, &place));
+        let place = fields.location();
+        NESTED_KEYS.iter().for_each(|(_, outer)| strictest(&mut config, outer, &place));
     }
-    if fields.mistakes() > 0 {
+    if fields.problem_count() > 0 {
         for (key, node) in fields.entries().filter(|(key, _)| ROOT.contains(key)) {
             match key {
-                "suites" if node.is_object() => heed_misplaced_in_suites(&mut config, &node),
-                _ => heed_misplaced(&mut config, &node, inside(key)),
+                "suites" if node.is_object() => restrict_misplaced_in_suites(&mut config, &node),
+                _ => restrict_misplaced(&mut config, &node, inside(key)),
             }
         }
     }
@@ -151,20 +152,21 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
 
 /// Handles an unknown key that may be a misspelled known one.
 fn mistyped(config: &mut Config, name: &str, near: Option<&str>, node: &Node<'_>) {
-    let inner = nearest(name, INNER.iter().map(|(inner, _)| *inner));
+    let inner = nearest(name, NESTED_KEYS.iter().map(|(inner, _)| *inner));
     let outer =
-        inner.and_then(|inner| INNER.iter().find(|(name, _)| *name == inner)).map(|(_, outer)| *outer);
+        inner.and_then(|inner| NESTED_KEYS.iter().find(|(name, _)| *name == inner)).map(|(_, outer)| *outer);
     // `suite` names the servers it is about; a misplaced `expose` does not.
     if near == Some("suites") && node.is_object() {
         for (child, node) in node.object().iter().flat_map(Fields::entries) {
-            config.suites.entry(child.to_owned()).or_default().unclear = Some(unclear(&node.place()));
+            config.suites.entry(child.to_owned()).or_default().unusable_reason =
+                Some(misplaced_reason(&node.location()));
         }
-        return heed_misplaced_in_suites(config, node);
+        return restrict_misplaced_in_suites(config, node);
     }
     for key in [near, outer].into_iter().flatten() {
-        strictest(config, key, &node.place());
+        strictest(config, key, &node.location());
     }
-    heed_misplaced(config, node, &[]);
+    restrict_misplaced(config, node, &[]);
 }
 
 /// The keys that the object at `key` may have.
@@ -184,11 +186,11 @@ fn inside(key: &str) -> &'static [&'static str] {
 }
 
 /// Parts of the config, each with a setting that belongs to it but is in the wrong place.
-type Misplaced<'d> = BTreeMap<&'static str, Node<'d>>;
+type MisplacedSettings<'d> = BTreeMap<&'static str, Node<'d>>;
 
 /// Finds settings in the wrong place, such as a level too deep, in and below a value: keys of the config that
 /// are not `known` there.
-fn find_misplaced<'d>(node: &Node<'d>, known: &[&str], found: &mut Misplaced<'d>) {
+fn find_misplaced<'d>(node: &Node<'d>, known: &[&str], found: &mut MisplacedSettings<'d>) {
     if node.is_array() {
         node.items().iter().flatten().for_each(|item| find_misplaced(item, &[], found));
     }
@@ -212,21 +214,22 @@ fn find_misplaced<'d>(node: &Node<'d>, known: &[&str], found: &mut Misplaced<'d>
 
 /// The part of the config that a key belongs to, if that part can restrict or hide something.
 fn part_of(key: &str) -> Option<&'static str> {
-    let inner = INNER.iter().find(|(inner, _)| inner.eq_ignore_ascii_case(key)).map(|(_, outer)| *outer);
-    inner.or_else(|| GUARDING.into_iter().find(|guarding| guarding.eq_ignore_ascii_case(key)))
+    let inner =
+        NESTED_KEYS.iter().find(|(inner, _)| inner.eq_ignore_ascii_case(key)).map(|(_, outer)| *outer);
+    inner.or_else(|| RESTRICTING_KEYS.into_iter().find(|guarding| guarding.eq_ignore_ascii_case(key)))
 }
 
-fn heed_misplaced(config: &mut Config, node: &Node<'_>, known: &[&str]) {
-    let mut found = Misplaced::new();
+fn restrict_misplaced(config: &mut Config, node: &Node<'_>, known: &[&str]) {
+    let mut found = MisplacedSettings::new();
     find_misplaced(node, known, &mut found);
-    found.iter().for_each(|(part, setting)| strictest(config, part, &setting.place()));
+    found.iter().for_each(|(part, setting)| strictest(config, part, &setting.location()));
 }
 
 /// The keys of `suites` are names of servers. A misplaced setting inside one may hide tools of that server.
-fn heed_misplaced_in_suites(config: &mut Config, suites: &Node<'_>) {
-    let mut of_all = Misplaced::new();
+fn restrict_misplaced_in_suites(config: &mut Config, suites: &Node<'_>) {
+    let mut of_all = MisplacedSettings::new();
     for (child, node) in suites.object().iter().flat_map(Fields::entries) {
-        let mut found = Misplaced::new();
+        let mut found = MisplacedSettings::new();
         find_misplaced(&node, &SUITE, &mut found);
         let (hides, shares) = (found.remove("suites"), found.remove("pool"));
         of_all.append(&mut found);
@@ -234,28 +237,31 @@ fn heed_misplaced_in_suites(config: &mut Config, suites: &Node<'_>) {
             continue;
         }
         let suite = config.suites.entry(child.to_owned()).or_default();
-        suite.unclear = suite.unclear.take().or_else(|| hides.map(|setting| unclear(&setting.place())));
+        suite.unusable_reason = suite
+            .unusable_reason
+            .take()
+            .or_else(|| hides.map(|setting| misplaced_reason(&setting.location())));
         if shares.is_some() && suite.pool.scope != Some(Scope::Call) {
             suite.pool.scope = Some(Scope::Session);
         }
     }
-    of_all.iter().for_each(|(part, setting)| strictest(config, part, &setting.place()));
+    of_all.iter().for_each(|(part, setting)| strictest(config, part, &setting.location()));
 }
 
 /// Applies the strictest value of a part that cannot be understood.
 fn strictest(config: &mut Config, key: &str, place: &str) {
     match key {
-        "suites" => config.unclear = Some(unclear(place)),
+        "suites" => config.unusable_reason = Some(misplaced_reason(place)),
         "introspection" => config.introspection.mode = Mode::Redacted,
         "http" => config.http = closed(),
-        "trust" => config.trust = UNTRUSTING,
+        "trust" => config.trust = STRICTEST_TRUST,
         "pool" => config.scope = Some(Scope::Session),
         "discoverGlobs" => config.discover_globs.clear(),
         _ => {}
     }
 }
 
-fn unclear(place: &str) -> String {
+fn misplaced_reason(place: &str) -> String {
     format!("what is set for it at {place} cannot be understood, and may be meant to hide some of its tools")
 }
 
@@ -263,7 +269,7 @@ fn closed() -> Http {
     Http { listen: "off".to_owned(), open_discovery: false, allowed_origins: Vec::new() }
 }
 
-const UNTRUSTING: TrustConfig = TrustConfig { elicit: false, roots: Vec::new() };
+const STRICTEST_TRUST: TrustConfig = TrustConfig { elicit: false, roots: Vec::new() };
 
 fn mentions(text: &str, word: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric()).any(|one| one == word)
@@ -272,10 +278,10 @@ fn mentions(text: &str, word: &str) -> bool {
 /// For a file that is not JSON or cannot be read: the defaults, and the strictest value of each part that the
 /// text mentions; without text, of every part.
 pub(super) fn unread(folder: &Path, text: Option<&str>, problem: &Problem) -> Config {
-    let mut config = Config { basis: super::Basis::Partial, ..Config::defaults(folder) };
+    let mut config = Config { basis: super::ConfigSource::Partial, ..Config::defaults(folder) };
     let place = Problem { message: String::new(), ..problem.clone() }.to_string();
     let place = place.trim_end_matches(": ");
-    for (inner, outer) in INNER {
+    for (inner, outer) in NESTED_KEYS {
         if text.is_none_or(|text| mentions(text, inner)) {
             strictest(&mut config, outer, place);
         }
@@ -288,8 +294,8 @@ pub(super) fn unread(folder: &Path, text: Option<&str>, problem: &Problem) -> Co
 }
 
 fn conflicts(fields: &Fields<'_>) -> Conflicts {
-    fields.only(&CONFLICTS);
-    let strategies = [Strategy::Prefix, Strategy::First, Strategy::Refuse].map(|way| (way.word(), way));
+    fields.reject_unknown(&CONFLICTS);
+    let strategies = [Strategy::Prefix, Strategy::First, Strategy::Refuse].map(|way| (way.as_str(), way));
     Conflicts {
         strategy: fields.get("strategy").and_then(|node| node.word(&strategies)).unwrap_or_default(),
         order: fields.get("order").and_then(|node| node.texts()).unwrap_or_default(),
@@ -297,9 +303,9 @@ fn conflicts(fields: &Fields<'_>) -> Conflicts {
 }
 
 fn trust(node: &Node<'_>, folder: &Path) -> TrustConfig {
-    let before = node.mistakes();
-    let Some(fields) = node.object() else { return UNTRUSTING };
-    fields.only(&TRUST);
+    let before = node.problem_count();
+    let Some(fields) = node.object() else { return STRICTEST_TRUST };
+    fields.reject_unknown(&TRUST);
     let roots = fields.get("roots").and_then(|node| {
         let roots = node.texts()?;
         if let Some(relative) = roots.iter().find(|root| !Path::new(root).is_absolute()) {
@@ -308,14 +314,14 @@ fn trust(node: &Node<'_>, folder: &Path) -> TrustConfig {
         Some(roots.iter().map(|root| folder.join(root)).collect())
     });
     let elicit = fields.get("elicit").and_then(|node| node.flag());
-    if node.mistakes() > before {
-        return TrustConfig { elicit: elicit.unwrap_or(false), ..UNTRUSTING };
+    if node.problem_count() > before {
+        return TrustConfig { elicit: elicit.unwrap_or(false), ..STRICTEST_TRUST };
     }
     TrustConfig { elicit: elicit.unwrap_or(true), roots: roots.unwrap_or_default() }
 }
 
 fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
-    fields.only(&OAUTH);
+    fields.reject_unknown(&OAUTH);
     let client_id_url = fields.get("clientIdUrl").and_then(|node| {
         let url = node.text()?;
         if !is_document(&url) {
@@ -327,8 +333,8 @@ fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
     let mut clients = BTreeMap::new();
     for (child, node) in fields.get("clients").and_then(|node| node.object()).iter().flat_map(Fields::entries)
     {
-        let before = node.mistakes();
-        let read = client(&node, folder).filter(|_| node.mistakes() == before);
+        let before = node.problem_count();
+        let read = client(&node, folder).filter(|_| node.problem_count() == before);
         clients.extend(read.map(|client| (child.to_owned(), client)));
     }
     OauthConfig { client_id_url, clients }
@@ -343,7 +349,7 @@ fn is_document(text: &str) -> bool {
 
 fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
     let fields = node.object()?;
-    fields.only(&CLIENT);
+    fields.reject_unknown(&CLIENT);
     let text = |name| fields.get(name).and_then(|node| node.text());
     let client_secret = fields.get("clientSecret").and_then(|node| {
         let places = ExpansionContext {
@@ -373,15 +379,19 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
 }
 
 /// Keys of a suite that hide nothing: a mistake in one of them affects that key only.
-const HARMLESS: [&str; 6] = ["suiteName", "description", "summaryMaxChars", "timeouts", "pool", "validate"];
+const NON_RESTRICTING_KEYS: [&str; 6] =
+    ["suiteName", "description", "summaryMaxChars", "timeouts", "pool", "validate"];
 
 fn suite(node: &Node<'_>) -> SuiteConfig {
     let Some(fields) = node.object() else {
-        return SuiteConfig { unclear: Some(unclear(&node.place())), ..SuiteConfig::default() };
+        return SuiteConfig {
+            unusable_reason: Some(misplaced_reason(&node.location())),
+            ..SuiteConfig::default()
+        };
     };
-    fields.only(&SUITE);
+    fields.reject_unknown(&SUITE);
     let strangers = fields.unknown_members(&SUITE);
-    let is_harmless = |near: Option<&str>| near.is_some_and(|near| HARMLESS.contains(&near));
+    let is_harmless = |near: Option<&str>| near.is_some_and(|near| NON_RESTRICTING_KEYS.contains(&near));
     let mut hides = strangers.are_more || strangers.first.iter().any(|(_, near)| !is_harmless(*near));
     let suite_name = fields.get("suiteName").and_then(|node| {
         let name = node.text()?;
@@ -394,10 +404,10 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
         }
         Some(name)
     });
-    let before = node.mistakes();
+    let before = node.problem_count();
     let expose = fields.get("expose").map_or_else(Expose::default, |node| expose(&node));
     let redact = fields.get("redact").and_then(|node| node.texts()).unwrap_or_default();
-    hides |= node.mistakes() > before;
+    hides |= node.problem_count() > before;
     SuiteConfig {
         suite_name,
         description: fields.get("description").and_then(|node| node.text()),
@@ -407,13 +417,13 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
         pool: fields.get("pool").map_or_else(PoolConfig::default, |node| pool(&node)),
         redact,
         validate: fields.get("validate").and_then(|node| node.flag()),
-        unclear: hides.then(|| unclear(&node.place())),
+        unusable_reason: hides.then(|| misplaced_reason(&node.location())),
     }
 }
 
 fn pool(node: &Node<'_>) -> PoolConfig {
     let Some(fields) = node.object() else { return PoolConfig::default() };
-    fields.only(&POOL);
+    fields.reject_unknown(&POOL);
     let scopes = [("shared", Scope::Shared), ("session", Scope::Session), ("call", Scope::Call)];
     let strangers = fields.unknown_members(&POOL);
     let mistyped = strangers.are_more || strangers.first.iter().any(|(_, near)| *near == Some("scope"));
@@ -437,7 +447,7 @@ fn pool(node: &Node<'_>) -> PoolConfig {
 }
 
 fn budget(fields: &Fields<'_>, base: BudgetConfig) -> BudgetConfig {
-    fields.only(&BUDGET);
+    fields.reject_unknown(&BUDGET);
     BudgetConfig {
         children: fields
             .get("children")
@@ -453,7 +463,7 @@ fn count(node: &Node<'_>, least: u64, most: u64) -> Option<usize> {
 
 fn expose(node: &Node<'_>) -> Expose {
     let Some(fields) = node.object() else { return Expose::default() };
-    fields.only(&EXPOSE);
+    fields.reject_unknown(&EXPOSE);
     let set = |name| {
         let node = fields.get(name)?;
         let patterns = node.texts()?;
@@ -464,7 +474,7 @@ fn expose(node: &Node<'_>) -> Expose {
 
 fn timeouts(node: &Node<'_>) -> TimeoutsOverride {
     let Some(fields) = node.object() else { return TimeoutsOverride::default() };
-    fields.only(&TIMEOUTS);
+    fields.reject_unknown(&TIMEOUTS);
     let millis = |name| fields.get(name).and_then(|node| node.number(1, DAY_MS));
     TimeoutsOverride {
         child_spawn_ms: millis("childSpawnMs"),
@@ -475,7 +485,7 @@ fn timeouts(node: &Node<'_>) -> TimeoutsOverride {
 
 fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
     let Some(fields) = node.object() else { return Introspection { mode: Mode::Redacted, ..base } };
-    fields.only(&INTROSPECTION);
+    fields.reject_unknown(&INTROSPECTION);
     let modes = [("summary", Mode::Summary), ("full", Mode::Full), ("redacted", Mode::Redacted)];
     let near = |(_, near): &(&str, Option<&str>)| *near != Some("summaryMaxChars");
     let strangers = fields.unknown_members(&INTROSPECTION);
@@ -498,9 +508,9 @@ fn summary(node: &Node<'_>) -> Option<usize> {
 }
 
 fn http(node: &Node<'_>, base: Http) -> Http {
-    let before = node.mistakes();
+    let before = node.problem_count();
     let Some(fields) = node.object() else { return closed() };
-    fields.only(&HTTP);
+    fields.reject_unknown(&HTTP);
     let listen = fields.get("listen").and_then(|node| {
         let text = node.text()?;
         listen_problem(&text).map_or(Some(text), |problem| {
@@ -510,7 +520,7 @@ fn http(node: &Node<'_>, base: Http) -> Http {
     });
     let open_discovery = fields.get("openDiscovery").and_then(|node| node.flag());
     let allowed_origins = fields.get("allowedOrigins").and_then(|node| node.texts());
-    let base = if node.mistakes() > before { closed() } else { base };
+    let base = if node.problem_count() > before { closed() } else { base };
     Http {
         listen: listen.unwrap_or(base.listen),
         open_discovery: open_discovery.unwrap_or(base.open_discovery),
@@ -558,7 +568,7 @@ mod tests {
 
     fn understood(text: &str) -> Config {
         let document = Document::from_text(Path::new("/c/switchboard.config.json"), text);
-        let (config, problems) = Config::of_document(&document, Path::new("/c"), Extent::Personal);
+        let (config, problems) = Config::of_document(&document, Path::new("/c"), ConfigOwner::Personal);
         assert!(!problems.is_empty(), "{text}");
         config
     }
@@ -572,7 +582,7 @@ mod tests {
         assert_eq!(config.watch, Watch::Poll);
         let suite = config.suite("a");
         assert_eq!((suite.suite_name, suite.description.as_deref()), (None, Some("d")));
-        assert_eq!(config.unclear("a"), None);
+        assert_eq!(config.unusable_reason("a"), None);
         assert_eq!((&*config.http.listen, config.trust.elicit), ("127.0.0.1:7420", true));
         let globs = understood(r#"{"discoverGlobs": ["a/*", "../b", "/c", "["]}"#).discover_globs;
         assert_eq!(globs, ["a/*"]);
@@ -593,9 +603,9 @@ mod tests {
             "null",
         ] {
             let config = understood(&format!(r#"{{"suites": {{"a": {suite}, "b": {{"validate": 1}}}}}}"#));
-            let why = config.unclear("a").unwrap_or_else(|| panic!("{suite}"));
+            let why = config.unusable_reason("a").unwrap_or_else(|| panic!("{suite}"));
             assert!(why.contains("/c/switchboard.config.json:1:18"), "{why}");
-            assert_eq!(config.unclear("b"), None, "{suite}");
+            assert_eq!(config.unusable_reason("b"), None, "{suite}");
         }
         for (text, of_b) in [
             (r#"{"suite": {"a": {"expose": {"deny": ["x"]}}}}"#, false),
@@ -605,15 +615,15 @@ mod tests {
             (r#"{"suites": {"a": {"expose": {}}}, "watch": "poll", "watch": "poll"}"#, true),
         ] {
             let config = understood(text);
-            assert!(config.unclear("a").is_some(), "{text}");
-            assert_eq!(config.unclear("b").is_some(), of_b, "{text}");
+            assert!(config.unusable_reason("a").is_some(), "{text}");
+            assert_eq!(config.unusable_reason("b").is_some(), of_b, "{text}");
         }
-        assert_eq!(understood("{").unclear("a"), None);
-        assert_eq!(understood(r#"{"suite": {}}"#).unclear("a"), None);
+        assert_eq!(understood("{").unusable_reason("a"), None);
+        assert_eq!(understood(r#"{"suite": {}}"#).unusable_reason("a"), None);
         // The number of mistakes does not matter.
         let many: String = (0..200).map(|n| format!(r#""k{n}": {{"timeouts": {{"x": 1}}}},"#)).collect();
         let config = understood(&format!(r#"{{"suites": {{{many} "last": {{"expose": {{"x": 1}}}}}}}}"#));
-        assert!(config.unclear("last").is_some() && config.unclear("k1").is_none());
+        assert!(config.unusable_reason("last").is_some() && config.unusable_reason("k1").is_none());
     }
 
     #[test]
@@ -623,9 +633,9 @@ mod tests {
             r#"{"suites": null}"#,
             r#"{"switchboard": {"suites": {"a": {"expose": {"deny": ["x"]}}}}}"#,
         ] {
-            assert!(understood(text).unclear("a").is_some(), "{text}");
+            assert!(understood(text).unusable_reason("a").is_some(), "{text}");
         }
-        assert_eq!(understood(r#"{"nonsense": {"b": {"c": 1}}}"#).unclear("a"), None);
+        assert_eq!(understood(r#"{"nonsense": {"b": {"c": 1}}}"#).unusable_reason("a"), None);
     }
 
     #[test]
@@ -640,13 +650,13 @@ mod tests {
             format!(r#"{{"watch": [{settings}]}}"#),
         ] {
             let config = understood(&text);
-            assert_eq!((&config.http, &config.trust), (&closed(), &UNTRUSTING), "{text}");
+            assert_eq!((&config.http, &config.trust), (&closed(), &STRICTEST_TRUST), "{text}");
             assert_eq!(config.introspection.mode, Mode::Redacted, "{text}");
             assert_eq!(config.suite("b").pool.scope, Some(Scope::Session), "{text}");
-            assert!(config.unclear("a").is_some() && config.discover_globs.is_empty(), "{text}");
+            assert!(config.unusable_reason("a").is_some() && config.discover_globs.is_empty(), "{text}");
         }
         // Each setting by itself affects only its own part.
-        for (inner, outer) in INNER {
+        for (inner, outer) in NESTED_KEYS {
             for text in [
                 format!(r#"{{"switchboard": {{"{inner}": []}}}}"#),
                 format!(r#"{{"config": [{{"{inner}": []}}]}}"#),
@@ -654,7 +664,7 @@ mod tests {
             ] {
                 let config = understood(&text);
                 let is_strict = |part: &str| match part {
-                    "suites" => config.unclear.is_some(),
+                    "suites" => config.unusable_reason.is_some(),
                     "pool" => config.scope.is_some(),
                     "trust" => !config.trust.elicit,
                     "http" => config.http == closed(),
@@ -675,7 +685,7 @@ mod tests {
             r#"{"suites": {"a": {"pol": {"redact": ["x"]}}, "b": {}}}"#,
         ] {
             let config = understood(text);
-            assert!(config.unclear("a").is_some() && config.unclear("b").is_none(), "{text}");
+            assert!(config.unusable_reason("a").is_some() && config.unusable_reason("b").is_none(), "{text}");
             assert_eq!((&*config.http.listen, config.trust.elicit), ("127.0.0.1:7420", true), "{text}");
         }
         for scope in [r#"{"pol": {"scope": "session"}}"#, r#"{"timeouts": {"scope": "session"}}"#] {
@@ -690,7 +700,7 @@ mod tests {
             r#"{"nonsense": 1, "suites": {"http": {"expose": {"deny": ["x"]}, "pool": {"scope": "call"}}, "trust": {}},
                 "oauth": {"clients": {"mode": {"clientId": "x"}}}, "introspection": {"mode": "full"}}"#,
         );
-        assert_eq!((config.unclear("http"), config.introspection.mode), (None, Mode::Full));
+        assert_eq!((config.unusable_reason("http"), config.introspection.mode), (None, Mode::Full));
         assert_eq!((&*config.http.listen, config.trust.elicit, config.scope), ("127.0.0.1:7420", true, None));
         assert_eq!(config.suite("http").pool.scope, Some(Scope::Call));
     }
@@ -699,14 +709,14 @@ mod tests {
     fn too_many_unknown_keys_apply_the_strictest_values() {
         let many: String = (0..64).map(|n| format!(r#""k{n}": 1, "#)).collect();
         let config = understood(&format!(r#"{{{many} "nonsense": 1}}"#));
-        assert_eq!((&config.http, &config.trust), (&closed(), &UNTRUSTING));
+        assert_eq!((&config.http, &config.trust), (&closed(), &STRICTEST_TRUST));
         assert_eq!((config.introspection.mode, config.scope), (Mode::Redacted, Some(Scope::Session)));
-        assert!(config.unclear("a").is_some());
+        assert!(config.unusable_reason("a").is_some());
         let timeouts: String = (0..64).map(|n| format!(r#""timeout{n}": 1, "#)).collect();
         let config = understood(&format!(
             r#"{{"suites": {{"a": {{{timeouts} "expsoe": {{}}}}, "b": {{"pool": {{{many} "scop": "session"}}}}}}}}"#
         ));
-        assert!(config.unclear("a").is_some() && config.unclear("b").is_none());
+        assert!(config.unusable_reason("a").is_some() && config.unusable_reason("b").is_none());
         assert_eq!(config.suite("b").pool.scope, Some(Scope::Session));
         let chars: String = (0..64).map(|n| format!(r#""summaryMaxChars{n}": 1, "#)).collect();
         let config = understood(&format!(r#"{{"introspection": {{{chars} "mod": "redacted"}}}}"#));
@@ -736,7 +746,7 @@ mod tests {
             r#"{"trust": {"elicit": false"#,
             r#"{"trust": []}"#,
         ] {
-            assert_eq!(understood(text).trust, UNTRUSTING, "{text}");
+            assert_eq!(understood(text).trust, STRICTEST_TRUST, "{text}");
         }
         for text in [
             r#"{"introspection": {"mode": "redact"}}"#,
@@ -769,7 +779,7 @@ mod tests {
     fn a_workspace_sets_nothing_of_the_users_own() {
         let text = r#"{"http": {"listen": "127.0.0.1:1"}, "trust": {"roots": ["/"]}, "budget": {"children": 1}, "watch": "poll"}"#;
         let document = Document::from_text(Path::new("/w/switchboard.config.json"), text);
-        let (config, problems) = Config::of_document(&document, Path::new("/w"), Extent::Workspace);
+        let (config, problems) = Config::of_document(&document, Path::new("/w"), ConfigOwner::Workspace);
         assert_eq!(problems.len(), 4);
         let defaults = Config::defaults(Path::new("/w"));
         assert_eq!((config.http, config.trust), (defaults.http, defaults.trust));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::read::{
     BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, ROOT, SUITE, TIMEOUTS, TRUST,
 };
-use super::{Config, Extent, Mode, Strategy};
+use super::{Config, ConfigOwner, Mode, Strategy};
 use crate::document::Document;
 
 const SCHEMA: &str = include_str!("../../../switchboard.config.schema.json");
@@ -74,13 +74,13 @@ fn the_schemas_defaults_are_the_defaults() {
         (&["timeouts", "maxMs"], config.timeouts.max_ms.into()),
         (&["introspection", "mode"], mode.into()),
         (&["introspection", "summaryMaxChars"], config.introspection.summary_max_chars.into()),
-        (&["conflicts", "strategy"], Strategy::default().word().into()),
+        (&["conflicts", "strategy"], Strategy::default().as_str().into()),
         (&["conflicts", "order"], Value::Array(Vec::new())),
         (&["budget", "children"], config.budget.children.into()),
         (&["http", "listen"], config.http.listen.into()),
         (&["http", "openDiscovery"], config.http.open_discovery.into()),
         (&["trust", "elicit"], config.trust.elicit.into()),
-        (&["watch"], config.watch.word().into()),
+        (&["watch"], config.watch.as_str().into()),
         (&["http", "allowedOrigins"], config.http.allowed_origins.into()),
     ];
     for (path, default) in expect {
@@ -117,7 +117,7 @@ fn the_schemas_bounds_are_the_readers() {
             });
             let document = Document::from_text(Path::new("c.json"), &text);
             assert_eq!(
-                Config::parse(&document, Path::new("/"), Extent::Personal).is_ok(),
+                Config::parse(&document, Path::new("/"), ConfigOwner::Personal).is_ok(),
                 accepted,
                 "{text}"
             );

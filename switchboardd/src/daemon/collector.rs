@@ -13,19 +13,19 @@ use tokio::task::JoinSet;
 
 use crate::child::remote::{is_loopback, root_cause};
 use crate::daemon_state::Daemon;
-use crate::environment::Variables;
-use crate::telemetry::message::{Value, attribute, field, message};
-use crate::telemetry::settings::{Settings, Spelling, Target};
+use crate::environment::ChildEnvironment;
+use crate::telemetry::message::{FieldValue, attribute, field, message};
+use crate::telemetry::settings::{ExportTarget, OtlpEncoding, TelemetrySettings};
 use crate::telemetry::spans::{self, Spans};
 use otlp_metrics::OtlpMetrics;
 use switchboard_wire::backoff::Backoff;
 
 /// How often a batch is tried; the pause in between doubles.
-const TRIES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a stopping daemon waits for its last exports.
-const GOODBYE: Duration = Duration::from_secs(2);
+const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The export tasks.
 #[derive(Debug)]
@@ -36,14 +36,14 @@ pub(super) struct Telemetry {
 
 impl Telemetry {
     /// Starts the exports that the settings ask for.
-    pub(super) fn begin(daemon: &Arc<Daemon>, settings: Settings) -> Self {
+    pub(super) fn begin(daemon: &Arc<Daemon>, settings: TelemetrySettings) -> Self {
         for warning in &settings.warnings {
             tracing::warn!(target: "telemetry", "{warning}");
         }
         let (closing, closes) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let resource = settings.resource.iter().map(|(key, value)| attribute(key, value)).collect();
-        let resource = message([field(1, "attributes", Value::List(resource))]);
+        let resource = message([field(1, "attributes", FieldValue::List(resource))]);
         if let Some(target) = settings.traces {
             let spans = Spans::new(settings.sampler, settings.queue, settings.batch);
             daemon.services.metrics.trace(&spans);
@@ -60,22 +60,24 @@ impl Telemetry {
     /// Sends what is left, for `GOODBYE` at most.
     pub(super) async fn close(mut self) {
         self.closing.send_replace(true);
-        let _ =
-            tokio::time::timeout(GOODBYE, async { while self.tasks.join_next().await.is_some() {} }).await;
+        let _ = tokio::time::timeout(LAST_EXPORT_TIMEOUT, async {
+            while self.tasks.join_next().await.is_some() {}
+        })
+        .await;
     }
 }
 
 async fn send_spans(
     spans: Arc<Spans>,
     mut post: OtlpExporter,
-    resource: Value,
+    resource: FieldValue,
     delay: Duration,
     mut closes: watch::Receiver<bool>,
 ) {
     loop {
         let closing = tokio::select! {
             () = tokio::time::sleep(delay) => false,
-            () = spans.enough() => false,
+            () = spans.wait_for_batch() => false,
             _ = closes.wait_for(|closing| *closing) => true,
         };
         loop {
@@ -99,7 +101,7 @@ async fn send_spans(
 async fn send_metrics(
     daemon: Arc<Daemon>,
     mut post: OtlpExporter,
-    resource: Value,
+    resource: FieldValue,
     interval: Duration,
     mut closes: watch::Receiver<bool>,
 ) {
@@ -121,7 +123,7 @@ async fn send_metrics(
 /// Sends to one endpoint of a collector.
 struct OtlpExporter {
     daemon: Arc<Daemon>,
-    target: Target,
+    target: ExportTarget,
     headers: HeaderMap,
     what: &'static str,
     client: Option<Client>,
@@ -137,7 +139,7 @@ struct ExportError {
 }
 
 impl OtlpExporter {
-    fn new(daemon: &Arc<Daemon>, target: Target, what: &'static str) -> Self {
+    fn new(daemon: &Arc<Daemon>, target: ExportTarget, what: &'static str) -> Self {
         let mut headers = HeaderMap::new();
         for (name, value) in &target.headers {
             match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -150,23 +152,23 @@ impl OtlpExporter {
                 }
             }
         }
-        let kind = match target.spelling {
-            Spelling::Protobuf => "application/x-protobuf",
-            Spelling::Json => "application/json",
+        let kind = match target.encoding {
+            OtlpEncoding::Protobuf => "application/x-protobuf",
+            OtlpEncoding::Json => "application/json",
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         Self { daemon: daemon.clone(), target, headers, what, client: None, fails: false }
     }
 
     /// True if the collector accepted it.
-    async fn send(&mut self, body: &Value, closes: &mut watch::Receiver<bool>) -> bool {
-        let body: bytes::Bytes = match self.target.spelling {
-            Spelling::Protobuf => body.protobuf(),
-            Spelling::Json => body.json(),
+    async fn send(&mut self, body: &FieldValue, closes: &mut watch::Receiver<bool>) -> bool {
+        let body: bytes::Bytes = match self.target.encoding {
+            OtlpEncoding::Protobuf => body.protobuf(),
+            OtlpEncoding::Json => body.json(),
         }
         .into();
         let mut backoff = Backoff::new(FIRST_PAUSE, Duration::MAX);
-        for last in (0..TRIES).map(|number| number + 1 == TRIES) {
+        for last in (0..MAX_ATTEMPTS).map(|number| number + 1 == MAX_ATTEMPTS) {
             let refused = match self.try_once(body.clone()).await {
                 Ok(()) => {
                     if std::mem::take(&mut self.fails) {
@@ -225,7 +227,7 @@ impl OtlpExporter {
         // A local collector needs neither a proxy nor certificates, so no login shell.
         let is_near = is_loopback(&self.target.url) && self.target.url.scheme() == "http";
         let client = if is_near {
-            services.http_clients.client(&self.target.url, &Variables::default()).await
+            services.http_clients.client(&self.target.url, &ChildEnvironment::default()).await
         } else {
             services
                 .http_clients

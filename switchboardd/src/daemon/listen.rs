@@ -18,27 +18,27 @@ use super::lock_file;
 use crate::event_loop::may_block;
 
 /// The first descriptor of the `LISTEN_FDS` protocol.
-const FIRST_HANDED: usize = 3;
+const FIRST_PASSED_FD: usize = 3;
 
 /// How long to try connecting to a daemon whose backlog is full.
-const CONNECT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Names in `LISTEN_FDNAMES`, for a successor: a TCP address that the config asked for, and all other
 /// sockets, which are served whatever the config says.
 const BY_CONFIG: &str = "switchboard-config";
-const BY_OTHERS: &str = "switchboard-kept";
+const NOT_BY_CONFIG: &str = "switchboard-kept";
 
 /// Bound sockets, before they are served.
 #[derive(Debug, Default)]
 pub(super) struct BoundSockets {
     sockets: Vec<StdListener>,
-    tcp: Vec<Tcp>,
+    tcp: Vec<TcpSocket>,
     /// Why there is no TCP address.
     no_tcp: Option<String>,
 }
 
 #[derive(Debug)]
-struct Tcp {
+struct TcpSocket {
     listener: StdTcpListener,
     /// Closed when the config asks for another address.
     by_config: bool,
@@ -61,7 +61,7 @@ impl BoundSockets {
     /// The sockets that a shim, systemd or launchd bound for us, in any order. Without a unix socket among
     /// them, binds ours.
     pub(super) async fn obtain(paths: &RuntimePaths) -> Result<Self, Fatal> {
-        let mut bound = handed()?;
+        let mut bound = passed_sockets()?;
         #[cfg(target_os = "macos")]
         bound.sockets.extend(by_launchd());
         if bound.sockets.is_empty() {
@@ -86,7 +86,7 @@ impl BoundSockets {
         self.tcp.retain(|tcp| !tcp.by_config || is_at(&tcp.listener, listen));
         if listen != "off" && self.tcp.is_empty() {
             match StdTcpListener::bind(listen) {
-                Ok(listener) => self.tcp.push(Tcp { listener, by_config: true }),
+                Ok(listener) => self.tcp.push(TcpSocket { listener, by_config: true }),
                 Err(error) => {
                     let why = match error.kind() {
                         std::io::ErrorKind::AddrInUse => format!("{listen} is taken by another program"),
@@ -119,9 +119,9 @@ impl BoundSockets {
 
     /// Duplicates of all sockets, for a successor.
     pub(super) fn handover_sockets(&self) -> std::io::Result<Vec<HandoverSocket>> {
-        let sockets = self.sockets.iter().map(|socket| (socket.as_fd(), BY_OTHERS));
+        let sockets = self.sockets.iter().map(|socket| (socket.as_fd(), NOT_BY_CONFIG));
         let tcp = self.tcp.iter().map(|tcp| {
-            let name = if tcp.by_config { BY_CONFIG } else { BY_OTHERS };
+            let name = if tcp.by_config { BY_CONFIG } else { NOT_BY_CONFIG };
             (tcp.listener.as_fd(), name)
         });
         sockets
@@ -151,13 +151,13 @@ fn is_at(listener: &StdTcpListener, listen: &str) -> bool {
 }
 
 /// Sockets from `LISTEN_FDS`, if `LISTEN_PID` is ours.
-fn handed() -> Result<BoundSockets, Fatal> {
+fn passed_sockets() -> Result<BoundSockets, Fatal> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut handed = ListenFd::from_env();
     let mut bound = BoundSockets::default();
     for at in 0..handed.len() {
         let wrong = |why: &str| {
-            let fd = at + FIRST_HANDED;
+            let fd = at + FIRST_PASSED_FD;
             Fatal::Listen(format!("descriptor {fd}, which was handed over, cannot be served on: {why}"))
         };
         let listens = |fd: &dyn AsFd| socket_acceptconn(fd.as_fd()).unwrap_or(true);
@@ -175,7 +175,7 @@ fn handed() -> Result<BoundSockets, Fatal> {
                 return Err(wrong("it is a connection; the socket unit needs `Accept=no`"));
             }
             let by_config = names.split(':').nth(at) == Some(BY_CONFIG);
-            bound.tcp.push(Tcp { listener: tcp, by_config });
+            bound.tcp.push(TcpSocket { listener: tcp, by_config });
         } else {
             return Err(wrong("it is neither a unix stream socket nor a TCP one"));
         }
@@ -195,16 +195,16 @@ fn by_launchd() -> Option<StdListener> {
 
 /// Identifies the file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct SocketId {
     device: u64,
     inode: u64,
 }
 
 /// The socket at `path`, if there is one.
-pub(super) fn identity(path: &Path) -> Option<Identity> {
+pub(super) fn identity(path: &Path) -> Option<SocketId> {
     may_block();
     let meta = std::fs::symlink_metadata(path).ok().filter(|meta| meta.file_type().is_socket())?;
-    Some(Identity { device: meta.dev(), inode: meta.ino() })
+    Some(SocketId { device: meta.dev(), inode: meta.ino() })
 }
 
 /// Removes an old socket. Anything else is not ours and stays.
@@ -229,7 +229,7 @@ async fn bind(paths: &RuntimePaths) -> Result<StdListener, Fatal> {
     let _starting = lock_file::start_lock(paths).await?;
     for socket in [&paths.socket_in_use(), &paths.socket] {
         // A timeout means that the daemon is there: its backlog is full.
-        let connected = tokio::time::timeout(CONNECT, peer::connect(socket)).await;
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, peer::connect(socket)).await;
         if connected.is_ok_and(|connected| connected.is_err()) {
             continue;
         }
@@ -267,7 +267,7 @@ mod tests {
         let listener = || StdTcpListener::bind("127.0.0.1:0").unwrap();
         for by_config in [false, true] {
             let bound = |listen: &str| {
-                let tcp = vec![Tcp { listener: listener(), by_config }];
+                let tcp = vec![TcpSocket { listener: listener(), by_config }];
                 let before = tcp[0].listener.local_addr().unwrap();
                 let listen = listen.replace("SAME", &before.to_string());
                 let bound = BoundSockets { tcp, ..BoundSockets::default() }.with_tcp(&listen).unwrap();

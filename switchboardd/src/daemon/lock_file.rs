@@ -40,10 +40,10 @@ pub(super) async fn start_lock(paths: &RuntimePaths) -> Result<File, Fatal> {
     })
 }
 
-async fn exclusive(path: &Path, patience: Duration) -> Result<Option<File>, Fatal> {
+async fn exclusive(path: &Path, timeout: Duration) -> Result<Option<File>, Fatal> {
     let wrong = |error| Fatal::Io { what: format!("`{}` cannot be locked", path.display()), error };
     let file = crate::files::open_own(path, false).map_err(wrong)?;
-    let until = tokio::time::Instant::now() + patience;
+    let until = tokio::time::Instant::now() + timeout;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(Some(file)),

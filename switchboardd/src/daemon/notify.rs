@@ -14,7 +14,7 @@ use crate::daemon_state::Daemon;
 /// A send that takes longer is dropped.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Counts change in bursts; one status line a second is enough.
-const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The service manager, if it wants notifications.
 pub(super) struct SdNotify {
@@ -81,7 +81,7 @@ impl SdNotify {
             }
             self.send(&format!("STATUS={now}")).await;
             told = now;
-            tokio::time::sleep(BETWEEN_COUNTS).await;
+            tokio::time::sleep(STATUS_INTERVAL).await;
         }
     }
 }

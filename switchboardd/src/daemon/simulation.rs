@@ -16,20 +16,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use crate::child::{
-    Exit, InMemoryPrograms, InMemoryRun, InMemoryStart, PipeReader, PipeWriter, TermSignal,
+    ChildExit, InMemoryPrograms, InMemoryRun, InMemoryStart, PipeReader, PipeWriter, TermSignal,
 };
 pub use crate::event_loop::Simulation;
 pub use crate::http::{Listener, MemoryConnector, MemoryListener, Peer, PeerAddress};
 
 use crate::child::{Launcher, RunLog};
-use crate::config::{Extent, LastGood, Usable};
+use crate::config::{ConfigOwner, LastGood, UsableConfig};
 use crate::daemon_state::Daemon;
 use crate::layer::Locations;
 use crate::reload::Reloader;
 
 /// What a simulated daemon finds where a real one looks at the machine.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct SimulatedMachine {
     pub home: PathBuf,
     pub state: PathBuf,
     pub config_file: PathBuf,
@@ -41,9 +41,9 @@ pub struct Surroundings {
 }
 
 /// The state of a daemon that reads its config and definitions from files and starts nothing but tasks.
-pub fn load(surroundings: Surroundings) -> Arc<Reloader> {
-    let Surroundings { home, state, config_file, environment, token, programs } = surroundings;
-    let Usable { config, problems } = LastGood::new(&state).usable(&config_file, Extent::Personal);
+pub fn load(surroundings: SimulatedMachine) -> Arc<Reloader> {
+    let SimulatedMachine { home, state, config_file, environment, token, programs } = surroundings;
+    let UsableConfig { config, problems } = LastGood::new(&state).usable(&config_file, ConfigOwner::Personal);
     let locations = Locations::new(&home, &state, &[]);
     let launcher = Launcher::InMemory(programs);
     let daemon = Daemon::with_launcher(config_file, config, locations, token, RunLog::unwritten(), launcher);

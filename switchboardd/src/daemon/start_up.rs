@@ -19,7 +19,7 @@ use super::signals::{Signals, reload_on_hangup};
 use super::{Stop, lock_file, run, successor, token};
 use crate::args::Args;
 use crate::child::RunLog;
-use crate::config::{Config, Extent, LastGood, Usable};
+use crate::config::{Config, ConfigOwner, LastGood, UsableConfig};
 use crate::daemon_info::DaemonInfo;
 use crate::daemon_state::{Daemon, Phase};
 use crate::document::Problem;
@@ -29,7 +29,7 @@ use crate::reload::Reloader;
 use crate::telemetry;
 
 /// How long clearing up waits, so that the first answers go out before it.
-const AFTER_FIRST_ANSWERS: Duration = Duration::from_millis(100);
+const SWEEP_DELAY: Duration = Duration::from_millis(100);
 /// How often the daemon checks that its socket can still be found.
 const SOCKET_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -50,15 +50,15 @@ pub fn write_failure_file(args: &Args, fatal: &Fatal) {
 
 /// Runs the daemon, from the command line to its end.
 pub async fn serve(args: &Args) -> Result<(), Fatal> {
-    crate::unreadable::close();
+    crate::unreadable::protect_memory();
     crate::files::raise_limit();
     let (sd_notify, binary) = (SdNotify::from_env(), successor::Binary::of_this_process());
     let Claim { home, config_file, state, paths, bound, identity, lock } = Claim::obtain(args).await?;
     let (config, problems) = usable_config(&config_file, &state);
     let listen = args.listen.clone().unwrap_or_else(|| config.http.listen.clone());
-    let (token, bound) = Token::obtain(&state, bound, &listen)?;
+    let (token, bound) = TcpToken::obtain(&state, bound, &listen)?;
     announce(&paths, &bound, &token.file, &config_file);
-    let (run_log, swept) = take_over(&paths);
+    let (run_log, swept) = adopt_and_sweep(&paths);
     let locations = Locations::new(&home, &state, &trust_roots(args)?);
     let env_file = config.folder.join("env");
     let daemon = Daemon::new(config_file, config, locations, token.secret.clone(), run_log);
@@ -73,9 +73,10 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let listeners = bound.open().map_err(io("the sockets cannot be served".to_owned()))?;
     // Signals are caught before readiness is reported: the manager may send one right after it.
     let signals = Signals::catch();
-    let displaced = until_displaced(&paths, identity);
+    let displaced = wait_displaced(&paths, identity);
     let idle = args.idle_exit.map(Duration::from_secs);
-    let service = Service { daemon: daemon.clone(), reloader, handover_sockets, sd_notify, binary, idle };
+    let service =
+        ServiceProcess { daemon: daemon.clone(), reloader, handover_sockets, sd_notify, binary, idle };
     let successor = service.run(listeners, signals, displaced).await;
     // Otherwise the run log stays, and the next daemon clears what is left.
     if daemon.services.registry.all().is_empty() && swept.is_finished() {
@@ -99,7 +100,7 @@ struct Claim {
     paths: RuntimePaths,
     bound: BoundSockets,
     /// The socket that is found where it should be.
-    identity: Option<listen::Identity>,
+    identity: Option<listen::SocketId>,
     lock: lock_file::DaemonLock,
 }
 
@@ -133,7 +134,7 @@ fn hand_over(successor: Option<(successor::Binary, Vec<HandoverSocket>)>) -> Res
     };
     tracing::info!(target: "daemon", "the new version takes over");
     crate::logging::flush();
-    let error = successor::take_over(&binary, &handover_sockets);
+    let error = successor::exec_successor(&binary, &handover_sockets);
     Err(Fatal::Io { what: "the new version could not take over".to_owned(), error })
 }
 
@@ -144,20 +145,20 @@ fn io(what: String) -> impl FnOnce(std::io::Error) -> Fatal {
 /// What of the config can be used. A mistake in it costs nobody their tools.
 fn usable_config(file: &Path, state: &Path) -> (Config, Vec<Problem>) {
     let last_good = LastGood::new(state);
-    let Usable { config, problems } = last_good.usable(file, Extent::Personal);
-    last_good.keep(&config);
+    let UsableConfig { config, problems } = last_good.usable(file, ConfigOwner::Personal);
+    last_good.save(&config);
     (config, problems)
 }
 
 /// The secret that whoever comes by TCP has to show.
-struct Token {
+struct TcpToken {
     secret: String,
     file: PathBuf,
     /// It could not be written down.
     is_missing: bool,
 }
 
-impl Token {
+impl TcpToken {
     /// The token of this state folder, and `bound` with the TCP address that it allows.
     fn obtain(state: &Path, bound: BoundSockets, listen: &str) -> Result<(Self, BoundSockets), Fatal> {
         let file = state.join("token");
@@ -167,7 +168,7 @@ impl Token {
             Err(error) => {
                 let why = format!("`{}` cannot be written: {error}", file.display());
                 tracing::warn!(target: "daemon", "no TCP: {why}");
-                let secret = crate::random::hex(token::BYTES);
+                let secret = crate::random::hex(token::TOKEN_BYTES);
                 Ok((Self { secret, file, is_missing: true }, bound.without_tcp(why)))
             }
         }
@@ -195,7 +196,7 @@ fn publish_addresses(
     daemon: &Daemon,
     paths: &RuntimePaths,
     bound: &BoundSockets,
-    token: Token,
+    token: TcpToken,
     state: PathBuf,
     listen: &str,
 ) {
@@ -235,19 +236,19 @@ fn no_page(listen: &str, config: &Path) -> String {
 
 /// Adopts orphans from now on, and clears in the background what an earlier daemon left behind when it was
 /// killed together with its guards.
-fn take_over(paths: &RuntimePaths) -> (RunLog, JoinHandle<()>) {
+fn adopt_and_sweep(paths: &RuntimePaths) -> (RunLog, JoinHandle<()>) {
     crate::child::adopt_orphans();
     let (run_log, stale_runs) = RunLog::open(paths.daemon_file.with_extension("ledger"));
     let swept = tokio::spawn(async move {
         // The process that started us waits for its first answer: scanning all processes comes after that.
-        tokio::time::sleep(AFTER_FIRST_ANSWERS).await;
+        tokio::time::sleep(SWEEP_DELAY).await;
         let _ = try_run_blocking(move || stale_runs.sweep()).await;
     });
     (run_log, swept)
 }
 
 /// A daemon as a process that others start, signal and replace.
-struct Service {
+struct ServiceProcess {
     daemon: Arc<Daemon>,
     reloader: Arc<Reloader>,
     /// The sockets once more, for a successor.
@@ -258,7 +259,7 @@ struct Service {
     idle: Option<Duration>,
 }
 
-impl Service {
+impl ServiceProcess {
     /// Serves until somebody orders its end, nobody finds it, or nobody needs it any more. Gives what takes its place in
     /// this very process, if something is to.
     async fn run(
@@ -275,7 +276,7 @@ impl Service {
         let mut handover_sockets = std::mem::take(&mut self.handover_sockets);
         let orders = async {
             self.sd_notify.ready(&daemon).await;
-            is_due = self.until_end(&mut signals, displaced).await;
+            is_due = self.wait_for_end(&mut signals, displaced).await;
             if !is_due {
                 // No successor: a client that connects after the server has closed must fail at once.
                 handover_sockets.clear();
@@ -299,7 +300,7 @@ impl Service {
     }
 
     /// Resolves when the daemon must stop; true if a successor takes over.
-    async fn until_end(&self, signals: &mut Signals, displaced: impl Future<Output = ()>) -> bool {
+    async fn wait_for_end(&self, signals: &mut Signals, displaced: impl Future<Output = ()>) -> bool {
         let daemon = &self.daemon;
         let mut phase = daemon.phase();
         tokio::select! {
@@ -308,7 +309,7 @@ impl Service {
             () = signals.next() => daemon.shutdown.drain(Draining::Restart),
             () = displaced => daemon.shutdown.drain(Draining::Restart),
             _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
-            () = until_idle(daemon, self.idle) => {
+            () = wait_until_idle(daemon, self.idle) => {
                 tracing::info!(target: "daemon", "nobody here for a while");
                 daemon.shutdown.drain(Draining::Restart);
             }
@@ -323,7 +324,7 @@ impl Service {
 
 /// Resolves when clients no longer find this daemon, because its socket was removed or replaced. Never, if
 /// the socket was not at this path at start (another one was handed over).
-async fn until_displaced(paths: &RuntimePaths, identity: Option<listen::Identity>) {
+async fn wait_displaced(paths: &RuntimePaths, identity: Option<listen::SocketId>) {
     if identity.is_none() {
         return std::future::pending().await;
     }
@@ -337,7 +338,7 @@ async fn until_displaced(paths: &RuntimePaths, identity: Option<listen::Identity
     tracing::warn!(target: "daemon", "`{}` is no longer ours", paths.socket.display());
 }
 
-async fn until_idle(daemon: &Daemon, idle: Option<Duration>) {
+async fn wait_until_idle(daemon: &Daemon, idle: Option<Duration>) {
     let Some(idle) = idle else { return std::future::pending().await };
     loop {
         daemon.shutdown.wait_idle().await;
@@ -346,7 +347,7 @@ async fn until_idle(daemon: &Daemon, idle: Option<Duration>) {
             tokio::time::sleep(idle.min(Duration::from_secs(1))).await;
             let is_needed = !daemon.sessions.all().is_empty()
                 || !daemon.list_changes.listen_requests.is_empty()
-                || daemon.services.logins.any_open();
+                || daemon.services.logins.is_any_open();
             if is_needed || daemon.shutdown.total_requests() != total {
                 break;
             }
@@ -368,7 +369,7 @@ mod tests {
         let daemon = Daemon::new(folder.join("x"), config, locations, String::new(), RunLog::unwritten());
         let idle = tokio::spawn({
             let daemon = daemon.clone();
-            async move { until_idle(&daemon, Some(Duration::from_secs(3))).await }
+            async move { wait_until_idle(&daemon, Some(Duration::from_secs(3))).await }
         });
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(1300)).await;
@@ -385,14 +386,14 @@ mod tests {
         let paths = RuntimePaths::beside(&folder.path().join("s"));
         let _first = std::os::unix::net::UnixListener::bind(&paths.socket).unwrap();
         let identity = listen::identity(&paths.socket);
-        let displaced = until_displaced(&paths, identity);
+        let displaced = wait_displaced(&paths, identity);
         tokio::pin!(displaced);
         assert!(tokio::time::timeout(SOCKET_CHECK_INTERVAL * 3, &mut displaced).await.is_err());
         std::fs::remove_file(&paths.socket).unwrap();
         let _second = std::os::unix::net::UnixListener::bind(&paths.socket).unwrap();
         tokio::time::timeout(SOCKET_CHECK_INTERVAL * 2, displaced).await.unwrap();
         // No socket at this path from the start: another one was handed over.
-        let never = until_displaced(&paths, None);
+        let never = wait_displaced(&paths, None);
         assert!(tokio::time::timeout(SOCKET_CHECK_INTERVAL * 3, never).await.is_err());
     }
 }

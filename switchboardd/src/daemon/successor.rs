@@ -22,27 +22,27 @@ use crate::event_loop::{may_block, run_blocking};
 /// How often the binary is checked. If two checks agree, it is no longer being written.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a new binary may take to print its version.
-const SAY_VERSION: Duration = Duration::from_secs(5);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Above the descriptors that are usually open.
-const FIRST_IN_ROW: i32 = 64;
+const FIRST_HANDOVER_FD: i32 = 64;
 
 /// The binary that this process runs, by the path it was started with.
 #[derive(Debug, Clone)]
 pub(super) struct Binary {
     path: PathBuf,
-    running: Identity,
+    running: FileVersion,
 }
 
 /// Identifies one version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
+struct FileVersion {
     device: u64,
     inode: u64,
     length: u64,
     modified: (i64, i64),
 }
 
-impl Identity {
+impl FileVersion {
     fn of(meta: &Metadata) -> Self {
         Self {
             device: meta.dev(),
@@ -60,22 +60,24 @@ impl Binary {
         } else {
             std::env::current_exe().ok()?
         };
-        let running = Identity::of(&std::fs::metadata(running).ok()?);
+        let running = FileVersion::of(&std::fs::metadata(running).ok()?);
         // If we were started through a symlink, an upgrade changes the link and not its target.
         let called = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
         let path = match called {
-            Some(path) if std::fs::metadata(&path).is_ok_and(|meta| Identity::of(&meta) == running) => path,
+            Some(path) if std::fs::metadata(&path).is_ok_and(|meta| FileVersion::of(&meta) == running) => {
+                path
+            }
             _ => std::env::current_exe().ok()?,
         };
         Some(Self { path, running })
     }
 
     /// The file at the path, if it is another one.
-    fn replacement(&self) -> Option<(Identity, Metadata)> {
+    fn replacement(&self) -> Option<(FileVersion, Metadata)> {
         may_block();
         let meta =
             std::fs::metadata(&self.path).ok().filter(|meta| meta.is_file() && meta.mode() & 0o100 != 0)?;
-        let found = Identity::of(&meta);
+        let found = FileVersion::of(&meta);
         (found != self.running).then_some((found, meta))
     }
 }
@@ -141,11 +143,11 @@ async fn judge(path: &Path, meta: &Metadata) -> Successor {
 async fn version(path: &Path) -> Result<String, String> {
     let mut command = tokio::process::Command::from(command(path));
     command.arg("--version").env_clear().stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let said = match tokio::time::timeout(SAY_VERSION, command.output()).await {
+    let said = match tokio::time::timeout(VERSION_TIMEOUT, command.output()).await {
         Ok(Ok(said)) if said.status.success() => String::from_utf8_lossy(&said.stdout).into_owned(),
         Ok(Ok(said)) => return Err(format!("`--version` ended with {}", said.status)),
         Ok(Err(error)) => return Err(format!("it cannot be run: {error}")),
-        Err(_) => return Err(format!("it did not say its version within {} s", SAY_VERSION.as_secs())),
+        Err(_) => return Err(format!("it did not say its version within {} s", VERSION_TIMEOUT.as_secs())),
     };
     match said.trim().split_once(' ') {
         Some(("switchboard", version)) => Ok(version.to_owned()),
@@ -154,7 +156,7 @@ async fn version(path: &Path) -> Result<String, String> {
 }
 
 /// Executes the new binary with the same arguments and sockets. Returns only if that fails.
-pub(super) fn take_over(binary: &Binary, kept: &[HandoverSocket]) -> io::Error {
+pub(super) fn exec_successor(binary: &Binary, kept: &[HandoverSocket]) -> io::Error {
     let row = match in_a_row(kept) {
         Ok(row) => row,
         Err(error) => return error,
@@ -165,7 +167,7 @@ pub(super) fn take_over(binary: &Binary, kept: &[HandoverSocket]) -> io::Error {
         }
     }
     crate::files::lower_limit();
-    crate::unreadable::give_back();
+    crate::unreadable::restore_core_limit();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut command = command(&binary.path);
     command
@@ -173,14 +175,14 @@ pub(super) fn take_over(binary: &Binary, kept: &[HandoverSocket]) -> io::Error {
         .env("LISTEN_PID", std::process::id().to_string())
         .env("LISTEN_FDS", row.len().to_string())
         // The usual first descriptors are in use here; the reader of this variable is our own binary.
-        .env("LISTEN_FDS_FIRST_FD", row.first().map_or(FIRST_IN_ROW, AsRawFd::as_raw_fd).to_string())
+        .env("LISTEN_FDS_FIRST_FD", row.first().map_or(FIRST_HANDOVER_FD, AsRawFd::as_raw_fd).to_string())
         .env("LISTEN_FDNAMES", kept.iter().map(|kept| kept.name).collect::<Vec<_>>().join(":"));
     command.exec()
 }
 
 /// Duplicates with consecutive numbers, as `LISTEN_FDS` requires.
 fn in_a_row(kept: &[impl AsFd]) -> io::Result<Vec<OwnedFd>> {
-    let mut from = FIRST_IN_ROW;
+    let mut from = FIRST_HANDOVER_FD;
     loop {
         let mut row: Vec<OwnedFd> = Vec::with_capacity(kept.len());
         for fd in kept {
@@ -220,7 +222,7 @@ mod tests {
     fn a_replaced_file_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = program(folder.path(), "one");
-        let running = Identity::of(&fs::metadata(&path).unwrap());
+        let running = FileVersion::of(&fs::metadata(&path).unwrap());
         let binary = Binary { path: path.clone(), running };
         assert!(binary.replacement().is_none());
         program(folder.path(), "two");
@@ -257,7 +259,7 @@ mod tests {
     #[test]
     fn handed_over_sockets_have_consecutive_numbers() {
         let kept: Vec<OwnedFd> = (0..3).map(|_| File::open("/dev/null").unwrap().into()).collect();
-        let blocker = fcntl_dupfd_cloexec(&kept[0], FIRST_IN_ROW + 1).unwrap();
+        let blocker = fcntl_dupfd_cloexec(&kept[0], FIRST_HANDOVER_FD + 1).unwrap();
         let row = in_a_row(&kept).unwrap();
         let numbers: Vec<_> = row.iter().map(AsRawFd::as_raw_fd).collect();
         assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");

@@ -7,26 +7,26 @@ use switchboard_wire::runtime_paths::private_folder;
 
 use crate::event_loop::may_block;
 
-pub(super) const BYTES: usize = 32;
+pub(super) const TOKEN_BYTES: usize = 32;
 
 pub(super) fn obtain(file: &Path) -> io::Result<String> {
     may_block();
     if let Some(folder) = file.parent() {
         private_folder(folder)?;
     }
-    if let Some(token) = kept(file) {
+    if let Some(token) = read_token(file) {
         return Ok(token);
     }
-    let token = crate::random::hex(BYTES);
+    let token = crate::random::hex(TOKEN_BYTES);
     crate::files::replace(file, token.as_bytes())?;
     Ok(token)
 }
 
 /// A token that others could have read, or that is malformed, is not used again.
-fn kept(file: &Path) -> Option<String> {
-    let text = crate::files::private::read(file, 4 * BYTES as u64).ok()??;
+fn read_token(file: &Path) -> Option<String> {
+    let text = crate::files::private::read(file, 4 * TOKEN_BYTES as u64).ok()??;
     let token = String::from_utf8(text).ok()?.trim().to_owned();
-    (token.len() == 2 * BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(token)
+    (token.len() == 2 * TOKEN_BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(token)
 }
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("s/token");
         let first = obtain(&file).unwrap();
-        assert_eq!(first.len(), 2 * BYTES);
+        assert_eq!(first.len(), 2 * TOKEN_BYTES);
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(obtain(&file).unwrap(), first);
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();

@@ -94,7 +94,7 @@ impl Shutdown {
     }
 
     /// Ends the waiting polls, after all calls have finished.
-    pub fn leave(&self) {
+    pub fn close_mailboxes(&self) {
         self.phase.send_modify(|phase| {
             if let Phase::Draining(draining) = *phase {
                 *phase = Phase::Leaving(draining);
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
         shutdown.drain(Draining::Restart);
         assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
-        shutdown.leave();
+        shutdown.close_mailboxes();
         shutdown.drain(Draining::Restart);
         assert_eq!(*phase.borrow(), Phase::Leaving(Draining::Stop));
     }

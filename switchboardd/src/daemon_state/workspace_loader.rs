@@ -125,8 +125,8 @@ impl WorkspaceLoader {
     fn read_new(&self, root: &Path) -> (Layer, LastGoodDefinitions) {
         let (trust, _) = self.locations.trust(self.workspaces.personal.catalog().config());
         let mut memory = LastGoodDefinitions::default();
-        let own =
-            Layer::workspace(root, &self.locations, &trust, &mut memory).recall(&self.services.manifests);
+        let own = Layer::workspace(root, &self.locations, &trust, &mut memory)
+            .load_manifests(&self.services.manifests);
         (own, memory)
     }
 
@@ -213,7 +213,7 @@ fn load_personal(
 ) -> (Arc<Layer>, LastGoodDefinitions) {
     let (trust, damage) = locations.trust(&config);
     let mut memory = LastGoodDefinitions::default();
-    let mut layer = Layer::personal(config, locations, &trust, &mut memory).recall(manifests);
+    let mut layer = Layer::personal(config, locations, &trust, &mut memory).load_manifests(manifests);
     layer.problems.extend(damage);
     (Arc::new(layer), memory)
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::{Redactor, Remote};
-use crate::expand::{Template, Values};
+use crate::expand::{PlaceholderValues, Template};
 use crate::mask::{MASK, masked_path, masked_query};
 use crate::visible::visible;
 
@@ -25,9 +25,9 @@ impl std::fmt::Debug for DisplayUrl {
 }
 
 impl DisplayUrl {
-    pub(super) fn new(remote: &Remote, values: &Values) -> Self {
+    pub(super) fn new(remote: &Remote, values: &PlaceholderValues) -> Self {
         let templates = std::iter::once(&remote.url).chain(remote.headers.values());
-        let filled = templates.flat_map(Template::gaps).flat_map(|(name, _)| {
+        let filled = templates.flat_map(Template::placeholders).flat_map(|(name, _)| {
             let value = values.get(name).map_or("", |value| value.trim());
             let all = std::iter::once(value.to_owned()).chain(parts(value));
             all.map(move |part| (part, format!("${{{name}}}")))

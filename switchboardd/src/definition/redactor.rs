@@ -6,14 +6,14 @@ use std::sync::Arc;
 use url::form_urlencoded::{byte_serialize, parse};
 
 use super::LaunchCommand;
-use crate::expand::{Template, Values};
+use crate::expand::{PlaceholderValues, Template};
 use crate::mask::{MASK, is_secret, masked_parts, masked_path, masked_value, password};
 
 /// In bytes. Shorter values are not hidden: they are no secrets, and occur in many words.
-const MIN_CHARS: usize = 4;
+const MIN_BYTES: usize = 4;
 
 /// A value of several lines is also hidden line by line, for lines of at least this many bytes.
-const MIN_LINE_CHARS: usize = 8;
+const MIN_LINE_BYTES: usize = 8;
 
 /// Values that are settings, not secrets. They occur in many log lines.
 const SETTINGS: [&str; 17] = [
@@ -37,7 +37,7 @@ const SETTINGS: [&str; 17] = [
 ];
 
 /// Variables of every login shell that name the user and their folders: no secrets, and messages need paths.
-const PUBLIC: [&str; 13] = [
+const PUBLIC_VARIABLES: [&str; 13] = [
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "PWD", "LANG", "LC_ALL", "TERM", "TMPDIR", "HOSTNAME",
     "DISPLAY", "EDITOR",
 ];
@@ -64,12 +64,12 @@ impl Redactor {
 
     /// Hides what a local server is given: values for `${NAME}`, variables passed on, its env file, and texts
     /// in its definition that look like secrets.
-    pub(super) fn of_launch(launch: &LaunchCommand, values: &Values) -> Self {
+    pub(super) fn of_launch(launch: &LaunchCommand, values: &PlaceholderValues) -> Self {
         let named = |name: &str, value: &str| {
             let name = format!("${{{name}}}");
             whole_and_parts(value).into_iter().map(move |part| (part, name.clone()))
         };
-        let gaps = launch.gaps();
+        let gaps = launch.placeholders();
         let given = gaps.iter().filter(|name| !is_public(name));
         let given = given.filter_map(|name| Some((name, values.get(name)?)));
         let file = launch.env_file.iter().filter(|(name, _)| !is_public(name));
@@ -94,7 +94,7 @@ impl Redactor {
     pub fn redact_cut<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let text = self.redact(text);
         let whole = text.trim_end_matches('\u{fffd}');
-        let begun = self.0.iter().filter_map(|(value, name)| Some((begun(whole, value)?, name)));
+        let begun = self.0.iter().filter_map(|(value, name)| Some((partial_match_len(whole, value)?, name)));
         match begun.max_by_key(|(length, _)| *length) {
             Some((length, name)) => Cow::Owned(format!("{}{name}", &whole[..whole.len() - length])),
             None => text,
@@ -108,8 +108,8 @@ impl Redactor {
 }
 
 /// How many bytes at the end of a text are the beginning of a value.
-fn begun(text: &str, value: &str) -> Option<usize> {
-    let ends = value.char_indices().map(|(at, _)| at).filter(|at| *at >= MIN_CHARS).rev();
+fn partial_match_len(text: &str, value: &str) -> Option<usize> {
+    let ends = value.char_indices().map(|(at, _)| at).filter(|at| *at >= MIN_BYTES).rev();
     ends.into_iter().find(|end| text.ends_with(&value[..*end]))
 }
 
@@ -118,7 +118,7 @@ fn is_setting(value: &str) -> bool {
 }
 
 fn is_public(name: &str) -> bool {
-    PUBLIC.contains(&name) || name.starts_with("XDG_")
+    PUBLIC_VARIABLES.contains(&name) || name.starts_with("XDG_")
 }
 
 /// A value, its lines if it has several, and the secret parts of a URL.
@@ -127,7 +127,7 @@ fn whole_and_parts(value: &str) -> Vec<String> {
     let mut all = vec![value.to_owned()];
     if value.contains('\n') {
         let lines = value.lines().map(str::trim);
-        all.extend(lines.filter(|line| line.len() >= MIN_LINE_CHARS).map(ToOwned::to_owned));
+        all.extend(lines.filter(|line| line.len() >= MIN_LINE_BYTES).map(ToOwned::to_owned));
     }
     if let Some(at) = password(value) {
         let written = &value[at];
@@ -177,7 +177,7 @@ fn spellings((value, name): (String, String)) -> Vec<(String, String)> {
     let json = serde_json::Value::from(value.as_str()).to_string();
     let json = json[1..json.len() - 1].to_owned();
     let all = [Some(value.to_ascii_lowercase()), Some(form), path, Some(json), Some(value)];
-    let fit = all.into_iter().flatten().filter(|text| text.len() >= MIN_CHARS);
+    let fit = all.into_iter().flatten().filter(|text| text.len() >= MIN_BYTES);
     fit.map(|text| (text, name.clone())).collect()
 }
 

@@ -34,7 +34,7 @@ pub const ENTRY: [&str; 20] = [
     "transport",
 ];
 /// Keys that other hosts use for themselves; they are ignored.
-const FOREIGN: [&str; 37] = [
+const OTHER_HOSTS_KEYS: [&str; 37] = [
     "alwaysAllow",
     "alwaysLoad",
     "auth",
@@ -80,13 +80,13 @@ const WRAPPERS: [&str; 13] = [
     "env", "sh", "bash", "zsh", "dash", "fish", "nohup", "setsid", "nice", "timeout", "exec", "sudo",
     "stdbuf",
 ];
-const OURSELVES: [&str; 2] = ["switchboard", "switchboardd"];
+const OWN_PROGRAMS: [&str; 2] = ["switchboard", "switchboardd"];
 
 /// A `timeout` from here on is in milliseconds, a smaller one in seconds. Hosts do not agree on the unit.
 const MILLISECONDS_FROM: f64 = 1000.0;
 
 /// The variables in an env file, or why it cannot be used.
-type Variables = Result<BTreeMap<String, String>, String>;
+type EnvFileResult = Result<BTreeMap<String, String>, String>;
 
 /// The file of an entry, and the context for `${…}` in it.
 #[derive(Clone)]
@@ -94,7 +94,7 @@ pub struct EntryLocation<'a> {
     pub file: &'a Path,
     pub context: ExpansionContext,
     /// Reads an env file.
-    pub variables: &'a dyn Fn(&Path) -> Variables,
+    pub variables: &'a dyn Fn(&Path) -> EnvFileResult,
 }
 
 /// `None` for an entry without a usable name, and for one that is turned off.
@@ -113,14 +113,14 @@ pub(super) fn read(name: &str, node: &Node<'_>, location: &EntryLocation<'_>) ->
     }
     let is_plugin = location.context.dialect == Dialect::Plugin;
     if is_plugin {
-        fields.only(&PLUGIN);
+        fields.reject_unknown(&PLUGIN);
     } else {
-        fields.only(&[&ENTRY[..], &FOREIGN].concat());
-        fields.note_foreign(&FOREIGN);
+        fields.reject_unknown(&[&ENTRY[..], &OTHER_HOSTS_KEYS].concat());
+        fields.note_foreign(&OTHER_HOSTS_KEYS);
     }
     let launch = match fields.get("transport").and_then(|nested| nested.object()) {
         Some(nested) => {
-            nested.only(&ENTRY);
+            nested.reject_unknown(&ENTRY);
             launch(&nested, location)
         }
         None => launch(&fields, location),
@@ -185,7 +185,7 @@ pub(super) fn process(
     location: &EntryLocation<'_>,
 ) -> Result<Launch, String> {
     if !known.is_empty() {
-        fields.only(known);
+        fields.reject_unknown(known);
     }
     let mut argv = match fields.get(key) {
         None => return Err("no command".to_owned()),
@@ -291,7 +291,7 @@ fn remote(
     }
     let url = Template::parse(&url, &location.context)?;
     let known = ["http://", "https://", "unix://"];
-    if !url.begins_with_gap() && !known.iter().any(|scheme| url.to_string().starts_with(scheme)) {
+    if !url.begins_with_placeholder() && !known.iter().any(|scheme| url.to_string().starts_with(scheme)) {
         return Err(format!("`{key}` must begin with `http://` or `https://`"));
     }
     Ok(Launch::Remote(Remote { transport, url, headers: headers(fields, location)? }))
@@ -434,7 +434,7 @@ fn timeout(fields: &Fields<'_>) -> Option<Duration> {
 /// Whether the command is Switchboard itself, or a wrapper that would run it.
 fn would_start_switchboard(argv: &[String]) -> bool {
     let base = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
-    let is_ours = |word: &str| OURSELVES.contains(&base(word).as_str());
+    let is_ours = |word: &str| OWN_PROGRAMS.contains(&base(word).as_str());
     let Some((command, args)) = argv.split_first() else { return false };
     if is_ours(command) {
         return true;

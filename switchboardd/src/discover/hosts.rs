@@ -56,7 +56,7 @@ pub fn notes(document: &Document, shape: Option<Shape>, definitions: &[Definitio
     }
     let compact: String = text.split_whitespace().collect();
     notes.extend(PARTS.iter().filter(|(part, _)| compact.contains(part)).map(|(_, note)| (*note).to_owned()));
-    if shape != Shape::Plugin && has_plain_gap(text) {
+    if shape != Shape::Plugin && has_plain_placeholder(text) {
         let note = "Cursor, Windsurf, Cline, Roo, Codex, and VS Code outside of a `.mcp.json` do not fill in `${NAME}`";
         notes.push(note.to_owned());
     }
@@ -64,7 +64,7 @@ pub fn notes(document: &Document, shape: Option<Shape>, definitions: &[Definitio
 }
 
 /// Finds `${NAME}` or `${NAME:-default}`, except the names that hosts reserve for paths.
-fn has_plain_gap(text: &str) -> bool {
+fn has_plain_placeholder(text: &str) -> bool {
     text.split("${").skip(1).any(|behind| {
         let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(behind.len());
         let (name, rest) = behind.split_at(end);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::expand::ExpansionContext;
 
-    fn told(text: &str) -> String {
+    fn note_text(text: &str) -> String {
         let file = Path::new("/d/.mcp.json");
         let document = Document::from_text(file, text);
         let location =
@@ -102,7 +102,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, says: &[&str], not: &[&str]) {
-        let told = told(text);
+        let told = note_text(text);
         assert!(says.iter().all(|part| told.contains(part)), "{text}: {told}");
         assert!(!not.iter().any(|part| told.contains(part)), "{text}: {told}");
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::entry::{self, EntryLocation};
 use crate::definition::Definition;
-use crate::document::{Document, Fields, Node, Problem, Visited};
+use crate::document::{Document, Fields, Node, Problem, VisitResult};
 use crate::expand::Dialect;
 
 const ONE_CHILD: [&str; 12] = [
@@ -57,7 +57,7 @@ pub enum Shape {
 }
 
 pub fn read(document: &Document, location: &EntryLocation<'_>) -> FileContents {
-    let Visited { made, problems, notes } = document.visit(|fields| root(fields, location));
+    let VisitResult { made, problems, notes } = document.visit(|fields| root(fields, location));
     match made.flatten() {
         Some((shape, definitions)) => {
             FileContents { definitions, problems, notes, broken: false, shape: Some(shape) }
@@ -146,7 +146,7 @@ fn inputs(fields: &Fields<'_>) -> BTreeMap<String, String> {
 
 /// `Some(None)` for a server that is turned off.
 fn one(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Option<Option<Definition>> {
-    fields.only(&ONE_CHILD);
+    fields.reject_unknown(&ONE_CHILD);
     let node = fields.get("name")?;
     let name = entry::valid_name(&node, node.text()?)?;
     if entry::is_off(fields) {
@@ -396,6 +396,6 @@ mod tests {
         assert_eq!(launch.env["N"], Some(Template::text("8")));
         assert_eq!(launch.env["B"], Some(Template::text("true")));
         assert_eq!(launch.env["GONE"], None);
-        assert_eq!(launch.gaps(), ["A".to_owned()].into());
+        assert_eq!(launch.placeholders(), ["A".to_owned()].into());
     }
 }

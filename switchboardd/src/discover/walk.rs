@@ -169,7 +169,7 @@ struct Walk<'w> {
 }
 
 /// A folder to enter: its path below the root, and its real path.
-struct Next {
+struct PendingFolder {
     below: PathBuf,
     real: PathBuf,
     depth: usize,
@@ -180,11 +180,11 @@ impl Walk<'_> {
     /// its own name, and with `**` only once.
     fn run(&self, walked: &mut WalkResult) {
         let mut folders =
-            VecDeque::from([Next { below: PathBuf::new(), real: self.real.to_owned(), depth: 0 }]);
-        let mut links: VecDeque<Next> = VecDeque::new();
+            VecDeque::from([PendingFolder { below: PathBuf::new(), real: self.real.to_owned(), depth: 0 }]);
+        let mut links: VecDeque<PendingFolder> = VecDeque::new();
         let mut seen = HashSet::new();
         while let Some(next) = folders.pop_front().or_else(|| links.pop_front()) {
-            let Next { below, real, depth } = next;
+            let PendingFolder { below, real, depth } = next;
             if self.pattern.leads_anywhere() && !identity(&real).is_some_and(|folder| seen.insert(folder)) {
                 continue;
             }
@@ -209,13 +209,17 @@ impl Walk<'_> {
                 }
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => {
-                        folders.push_back(Next { below: path, real: real.join(&name), depth: depth + 1 });
+                        folders.push_back(PendingFolder {
+                            below: path,
+                            real: real.join(&name),
+                            depth: depth + 1,
+                        });
                     }
                     Ok(kind) if kind.is_symlink() => {
                         let link = real.join(&name);
                         if let Some(real) = self.leads_to(&link) {
                             walked.links.push(link);
-                            links.push_back(Next { below: path, real, depth: depth + 1 });
+                            links.push_back(PendingFolder { below: path, real, depth: depth + 1 });
                         }
                     }
                     _ => {}

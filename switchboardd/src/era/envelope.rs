@@ -38,7 +38,7 @@ impl Envelope {
         );
         push_single_line(keys.as_bytes(), out);
         if let Some(level) = self.level {
-            out.extend_from_slice(format!(r#","{LEVEL_KEY}":"{}""#, level.word()).as_bytes());
+            out.extend_from_slice(format!(r#","{LEVEL_KEY}":"{}""#, level.as_str()).as_bytes());
         }
     }
 }

@@ -22,12 +22,13 @@ impl<'a> RequestParams<'a> {
     }
 
     /// The progress token as the host wrote it, whatever it is.
-    pub fn written_token(&self) -> Option<Raw<'a>> {
+    pub fn raw_progress_token(&self) -> Option<Raw<'a>> {
         self.meta.get("progressToken")
     }
 
     /// The host's progress token, if it asked for progress.
     pub fn progress_token(&self) -> Option<Raw<'a>> {
-        self.written_token().filter(|token| string(*token).is_some() || token.get().parse::<f64>().is_ok())
+        self.raw_progress_token()
+            .filter(|token| string(*token).is_some() || token.get().parse::<f64>().is_ok())
     }
 }

@@ -10,14 +10,14 @@ use crate::methods;
 
 /// The type of a modern result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum ResultKind {
     Complete,
     InputRequired,
     /// Defined by an extension.
     Other(String),
 }
 
-impl Kind {
+impl ResultKind {
     pub fn of(result: Raw<'_>) -> Self {
         // A text search avoids parsing long results; without the member a result is complete.
         if !result.get().contains("resultType") {
@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn kinds_are_distinguished() {
-        assert_eq!(Kind::of(raw("{}")), Kind::Complete);
-        assert_eq!(Kind::of(raw(r#"{"text":"resultType"}"#)), Kind::Complete);
-        assert_eq!(Kind::of(raw(r#"{"resultType":"input_required"}"#)), Kind::InputRequired);
-        assert_eq!(Kind::of(raw(r#"{"resultType":"task"}"#)), Kind::Other("task".into()));
+        assert_eq!(ResultKind::of(raw("{}")), ResultKind::Complete);
+        assert_eq!(ResultKind::of(raw(r#"{"text":"resultType"}"#)), ResultKind::Complete);
+        assert_eq!(ResultKind::of(raw(r#"{"resultType":"input_required"}"#)), ResultKind::InputRequired);
+        assert_eq!(ResultKind::of(raw(r#"{"resultType":"task"}"#)), ResultKind::Other("task".into()));
     }
 }

@@ -87,12 +87,12 @@ pub fn fingerprint(params: Option<Raw<'_>>) -> String {
 }
 
 /// From this depth on, a value is used as it is written.
-const DEEP: usize = 32;
+const MAX_COMPARE_DEPTH: usize = 32;
 
 /// Writes a value with sorted keys and without whitespace; numbers and strings as they are written.
 fn push_plain(value: Raw<'_>, depth: usize, out: &mut String) {
     let text = value.get();
-    if let Some(mut members) = Members::of(value).filter(|_| depth < DEEP) {
+    if let Some(mut members) = Members::of(value).filter(|_| depth < MAX_COMPARE_DEPTH) {
         members.0.sort_by(|(one, _), (other, _)| one.cmp(other));
         out.push('{');
         for (key, value) in members.0 {
@@ -105,7 +105,7 @@ fn push_plain(value: Raw<'_>, depth: usize, out: &mut String) {
         return;
     }
     let items: Option<Vec<&RawValue>> = Some(text)
-        .filter(|text| text.starts_with('[') && depth < DEEP)
+        .filter(|text| text.starts_with('[') && depth < MAX_COMPARE_DEPTH)
         .and_then(|text| serde_json::from_str(text).ok());
     match items {
         Some(items) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use switchboard_wire::envelope::string;
 use switchboard_wire::raw::Raw;
 
-use super::{Request, RequestContext, consent, initialize, links, offers, set_level};
+use super::{HostRequest, RequestContext, consent, initialize, links, offers, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
@@ -27,7 +27,7 @@ const OWN_INSTRUCTIONS: usize = 400;
 pub(super) async fn answer(
     context: RequestContext<'_>,
     catalog: &Catalog,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let RequestContext { daemon, session, caller, .. } = context;
     match request.method {
@@ -47,7 +47,7 @@ pub(super) async fn answer(
         }
         methods::PROMPTS_GET => offers::prompt(catalog, caller, request).await,
         methods::RESOURCES_READ => offers::read(catalog, caller, request).await,
-        methods::SUBSCRIBE | methods::UNSUBSCRIBE => offers::follow(catalog, caller, request).await,
+        methods::SUBSCRIBE | methods::UNSUBSCRIBE => offers::subscribe(catalog, caller, request).await,
         methods::COMPLETE => offers::complete(catalog, caller, request).await,
         method => Err(Failure::UnknownMethod { method: method.to_owned() }),
     }
@@ -56,7 +56,7 @@ pub(super) async fn answer(
 async fn call(
     context: RequestContext<'_>,
     catalog: &Catalog,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let RequestContext { daemon, session, caller, .. } = context;
     let params = request.params;
@@ -88,7 +88,7 @@ fn ask_first(
     daemon: Arc<Daemon>,
     session: Arc<Session>,
     caller: Arc<Caller>,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> impl Future<Output = Result<SuiteReply, Failure>> + use<> {
     let params = request.params.raw.map_or_else(|| "{}".to_owned(), |params| params.get().to_owned());
     async move {
@@ -110,7 +110,7 @@ fn list(
     daemon: &Daemon,
     caller: &Arc<Caller>,
     catalog: &Catalog,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let cursor = request.params.members.get("cursor");
     match cursor.filter(|cursor| cursor.get() != "null") {
@@ -133,7 +133,7 @@ fn note_shown(daemon: &Daemon, caller: &Arc<Caller>, catalog: &Catalog) {
     }
 }
 
-fn initialize(catalog: &Catalog, caller: &Caller, request: Request<'_>) -> String {
+fn initialize(catalog: &Catalog, caller: &Caller, request: HostRequest<'_>) -> String {
     let revision = initialize::negotiate(caller, request.params.raw);
     serde_json::json!({
         "protocolVersion": revision,

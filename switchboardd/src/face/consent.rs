@@ -17,8 +17,8 @@ use crate::event_loop::run_blocking;
 use crate::methods;
 use crate::session::Session;
 use crate::suite::Suite;
-use crate::trust::view::{Values, View};
-use crate::trust::{Decision, Record, TrustStatus};
+use crate::trust::view::{ShownValues, View};
+use crate::trust::{Decision, TrustRecord, TrustStatus};
 
 /// Hosts time out a call after a minute. The question stays open, and a later answer still counts.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
@@ -28,7 +28,7 @@ const NOT_NOW: &str = "not now";
 const NEVER: &str = "never";
 
 /// What the question was about when it was asked: the user allows exactly what was shown.
-struct Asked {
+struct ConsentQuestion {
     definition: Definition,
     /// Includes the program that was found for it.
     launch: Launch,
@@ -56,7 +56,7 @@ pub(super) async fn ask(
     };
     let serves_on = matches!(suite.trust_status, TrustStatus::Outdated { .. });
     let before = suite.definition.launch.as_ref().ok().filter(|_| serves_on);
-    let question = Question {
+    let question = ConsentRequest {
         daemon: daemon.clone(),
         session: session.clone(),
         caller: caller.clone(),
@@ -72,7 +72,7 @@ pub(super) async fn ask(
     tokio::time::timeout(ANSWER_TIMEOUT, answered).await.is_ok_and(|allowed| allowed.unwrap_or(false))
 }
 
-struct Question {
+struct ConsentRequest {
     daemon: Arc<Daemon>,
     session: Arc<Session>,
     caller: Arc<Caller>,
@@ -81,7 +81,7 @@ struct Question {
     before: Option<Launch>,
 }
 
-impl Question {
+impl ConsentRequest {
     async fn put(self) -> Option<oneshot::Receiver<bool>> {
         let (launch, program) = match self.waiting {
             Launch::Process(launch) => {
@@ -105,7 +105,7 @@ impl Question {
             before: self.before.as_ref(),
             root: &root,
             is_masked: false,
-            values: Values::Definition,
+            values: ShownValues::Definition,
             given: &given,
         };
         let message = format!(
@@ -113,7 +113,7 @@ impl Question {
             view.lines().join("\n")
         );
         let host = self.caller.profile().client_name().unwrap_or_else(|| "a host".to_owned());
-        let asked = Asked { definition: self.definition, launch, host };
+        let asked = ConsentQuestion { definition: self.definition, launch, host };
         let (told, answered) = oneshot::channel();
         put(&self.daemon, &self.caller, &message, asked, told).then_some(answered)
     }
@@ -124,8 +124,8 @@ fn put(
     daemon: &Arc<Daemon>,
     caller: &Caller,
     message: &str,
-    asked: Asked,
-    told: oneshot::Sender<bool>,
+    asked: ConsentQuestion,
+    decided: oneshot::Sender<bool>,
 ) -> bool {
     let params = json!({
         "message": message,
@@ -147,7 +147,7 @@ fn put(
     let heard = move |response: &[u8], _: Raw<'_>| {
         let decision = decision(response);
         tokio::spawn(async move {
-            let _ = told.send(note(&daemon, asked, decision.as_deref()).await);
+            let _ = decided.send(note(&daemon, asked, decision.as_deref()).await);
         });
     };
     caller.ask(request.as_bytes(), id, methods::ELICITATION, params, heard).is_some()
@@ -163,7 +163,7 @@ fn decision(response: &[u8]) -> Option<String> {
     Some(result.get("content").and_then(Members::of)?.text("decision")?.into_owned())
 }
 
-async fn note(daemon: &Arc<Daemon>, asked: Asked, decision: Option<&str>) -> bool {
+async fn note(daemon: &Arc<Daemon>, asked: ConsentQuestion, decision: Option<&str>) -> bool {
     let verdict = match decision {
         Some(ALLOW) => Decision::Allow(Box::new(asked.launch)),
         Some(NEVER) => Decision::Deny,
@@ -171,7 +171,7 @@ async fn note(daemon: &Arc<Daemon>, asked: Asked, decision: Option<&str>) -> boo
     };
     let allows = verdict != Decision::Deny;
     let by = format!("a person in {:?}, asked there", asked.host);
-    let record = Record { verdict, at: crate::time::utc(SystemTime::now()), by };
+    let record = TrustRecord { verdict, at: crate::time::utc(SystemTime::now()), by };
     let (store, Definition { file, name, .. }) =
         (daemon.workspace_loader.locations.trust.clone(), asked.definition);
     let (shown, child) = (file.display().to_string(), name.clone());

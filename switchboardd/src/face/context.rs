@@ -15,7 +15,7 @@ use crate::metrics::OperationNotes;
 use crate::metrics::series::EntryPoint;
 use crate::session::Session;
 use crate::suite::{Suite, SuiteReply};
-use crate::telemetry::trace::Context;
+use crate::telemetry::trace::SpanContext;
 
 /// Who makes a request, what they are shown, and how the request came in.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ pub struct RequestContext<'a> {
     pub caller: &'a Arc<Caller>,
     pub via: EntryPoint,
     /// The parent span from its HTTP headers; one in `_meta` takes precedence.
-    pub parent: Option<Context>,
+    pub parent: Option<SpanContext>,
 }
 
 /// A request as it came in.
@@ -60,7 +60,7 @@ pub(super) fn claimed_era(claim: &Result<Option<RequestMeta>, InvalidRequest>) -
 
 /// A request that is being answered.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Request<'a> {
+pub(super) struct HostRequest<'a> {
     pub(super) id: Raw<'a>,
     pub(super) method: &'a str,
     pub(super) params: &'a RequestParams<'a>,
@@ -68,7 +68,7 @@ pub(super) struct Request<'a> {
     pub(super) notes: Option<&'a OperationNotes>,
 }
 
-impl Request<'_> {
+impl HostRequest<'_> {
     pub(super) fn set_suite(&self, suite: &Suite) {
         self.notes.iter().for_each(|note| note.suite(&suite.metrics));
     }
@@ -77,8 +77,8 @@ impl Request<'_> {
     pub(super) fn record_outcome(&self, said: &Result<SuiteReply, Failure>) {
         let Some(note) = self.notes else { return };
         match said {
-            Ok(said) => note.answered(said.error()),
-            Err(failure) => note.failed(failure.kind(), failure),
+            Ok(said) => note.record_answer(said.error()),
+            Err(failure) => note.record_failure(failure.kind(), failure),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use switchboard_wire::envelope::{Message, Outcome};
 
-use super::Request;
-use super::offers::Named;
+use super::HostRequest;
+use super::offers::RequestedItem;
 use super::single::forward;
 use crate::caller::Caller;
 use crate::era::ProtocolEra;
@@ -19,8 +19,8 @@ use crate::suite::{CallContext, Suite, SuiteReply};
 pub(super) async fn answer(
     suite: &Suite,
     caller: &Arc<Caller>,
-    request: Request<'_>,
-    named: &Named<'_>,
+    request: HostRequest<'_>,
+    named: &RequestedItem<'_>,
     own: &str,
 ) -> Result<SuiteReply, Failure> {
     let follows = request.method == methods::SUBSCRIBE;
@@ -44,9 +44,9 @@ pub(super) async fn answer(
     let lease = suite.lease(CallContext::new(caller, None)).await?;
     if lease.era() == ProtocolEra::Modern {
         if follows {
-            lease.follow_surely(own).await;
+            lease.subscribe_and_wait(own).await;
         } else {
-            lease.follow(&[own.into()], false);
+            lease.set_subscribed(&[own.into()], false);
         }
         return Ok(SuiteReply::Own("{}".to_owned()));
     }

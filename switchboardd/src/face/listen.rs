@@ -7,7 +7,7 @@ use serde_json::json;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use super::{Request, RequestContext};
+use super::{HostRequest, RequestContext};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ServerInfo;
@@ -28,20 +28,20 @@ const KINDS: [(&str, &str, &str); 3] = [
 ];
 
 /// Limit of resources that one request may follow.
-const MAX_FOLLOWED: usize = 1024;
+const MAX_SUBSCRIPTIONS: usize = 1024;
 
 /// Returns only on failure: the request stays open until its host cancels it or disconnects.
 pub(super) async fn answer(
     context: RequestContext<'_>,
     catalog: &Catalog,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let RequestContext { daemon, session, face, caller: hears, .. } = context;
-    if hears.mailbox().is_none() {
+    let RequestContext { daemon, session, face, caller: listener, .. } = context;
+    if listener.mailbox().is_none() {
         // A finite JSON answer cannot carry later notifications.
         return Err(Failure::UnknownMethod { method: request.method.to_owned() });
     }
-    let wishes = Wishes::read(request.params.raw)?;
+    let filter = ListenFilter::read(request.params.raw)?;
     let child = face.child();
     let suite = match child {
         None => None,
@@ -51,14 +51,14 @@ pub(super) async fn answer(
         }
     };
     let kept: Vec<_> = match suite {
-        None => wishes.kinds,
+        None => filter.kinds,
         Some(suite) => {
-            let server_info = server_info(suite, hears).await?;
-            wishes.kinds.into_iter().filter(|(_, _, of)| server_info.has_feature(of, "listChanged")).collect()
+            let server_info = server_info(suite, listener).await?;
+            filter.kinds.into_iter().filter(|(_, _, of)| server_info.has_feature(of, "listChanged")).collect()
         }
     };
     let id = request.id.get();
-    let following = follow(catalog, suite, hears, id, &wishes.uris).await;
+    let following = subscribe(catalog, suite, listener, id, &filter.uris).await;
     let mut honoured: serde_json::Map<_, _> =
         kept.iter().map(|(word, _, _)| ((*word).to_owned(), true.into())).collect();
     if !following.is_empty() {
@@ -67,21 +67,21 @@ pub(super) async fn answer(
     }
     let wanted = kept.iter().map(|(_, method, _)| *method).collect();
     let _ear =
-        daemon.list_changes.listen_requests.open(ListenRequest::new(session, hears, child, id, wanted));
+        daemon.list_changes.listen_requests.open(ListenRequest::new(session, listener, child, id, wanted));
     let honoured = format!(r#""notifications":{},"#, json!(honoured));
-    hears.push(MessageKind::Question, notification(methods::ACKNOWLEDGED, &honoured, id));
+    listener.push(MessageKind::Question, notification(methods::ACKNOWLEDGED, &honoured, id));
     for following in &following {
-        following.begin(catalog, hears);
+        following.begin(catalog, listener);
     }
     std::future::pending().await
 }
 
-struct Wishes {
+struct ListenFilter {
     kinds: Vec<(&'static str, &'static str, &'static str)>,
     uris: Vec<String>,
 }
 
-impl Wishes {
+impl ListenFilter {
     fn read(params: Option<Raw<'_>>) -> Result<Self, Failure> {
         let filter = params.and_then(Members::of).and_then(|params| params.get("notifications"));
         let filter = filter
@@ -94,8 +94,8 @@ impl Wishes {
                 Failure::InvalidParams("`resourceSubscriptions` must be an array of URIs".to_owned())
             })?,
         };
-        if uris.len() > MAX_FOLLOWED {
-            let why = format!("`resourceSubscriptions` has more than {MAX_FOLLOWED} URIs");
+        if uris.len() > MAX_SUBSCRIPTIONS {
+            let why = format!("`resourceSubscriptions` has more than {MAX_SUBSCRIPTIONS} URIs");
             return Err(Failure::InvalidParams(why));
         }
         Ok(Self { kinds: KINDS.into_iter().filter(|(word, _, _)| is_wanted(word)).collect(), uris })
@@ -112,62 +112,71 @@ async fn server_info(suite: &Suite, caller: &Arc<Caller>) -> Result<ServerInfo, 
 }
 
 /// Subscribes to those resources that can be followed.
-async fn follow(
+async fn subscribe(
     catalog: &Catalog,
     single: Option<&Suite>,
-    hears: &Arc<Caller>,
+    listener: &Arc<Caller>,
     id: &str,
     uris: &[String],
-) -> Vec<Following> {
-    let mut kept: Vec<Following> = Vec::new();
+) -> Vec<SubscriptionGuard> {
+    let mut kept: Vec<SubscriptionGuard> = Vec::new();
     for shown in uris {
         let found = match single {
             Some(suite) => Some((suite, shown.as_str().into())),
             None => super::offers::owner(catalog, shown).await.ok(),
         };
         let Some((suite, own)) = found else { continue };
-        let says = server_info(suite, hears)
+        let says = server_info(suite, listener)
             .await
             .is_ok_and(|server_info| server_info.has_feature("resources", "subscribe"));
         let Some(pool) = suite.pool.as_ref().filter(|_| says) else { continue };
-        let follower = Subscriber::listening(hears, id);
+        let follower = Subscriber::listening(listener, id);
         let is_new = !kept.iter().any(|known| *known.shown == **shown);
         if is_new && pool.subscriptions().add(&own, shown, &follower) {
             let child = suite.child_name().into();
-            kept.push(Following { pool: pool.clone(), child, own, shown: shown.as_str().into(), follower });
+            kept.push(SubscriptionGuard {
+                pool: pool.clone(),
+                child,
+                own,
+                shown: shown.as_str().into(),
+                subscriber: follower,
+            });
         }
     }
     kept
 }
 
 /// A resource subscription; dropping it unsubscribes.
-struct Following {
+struct SubscriptionGuard {
     pool: Arc<Pool>,
     child: Box<str>,
     own: Box<str>,
     shown: Box<str>,
-    follower: Subscriber,
+    subscriber: Subscriber,
 }
 
-impl Following {
+impl SubscriptionGuard {
     /// Subscribes all running children that serve the caller, or starts one, which then reads the
     /// subscriptions.
-    fn begin(&self, catalog: &Catalog, hears: &Arc<Caller>) {
+    fn begin(&self, catalog: &Catalog, listener: &Arc<Caller>) {
         let running = self.pool.running();
         let uri = [self.own.clone()];
-        running.iter().filter(|child| child.serves(hears)).for_each(|child| child.follow(&uri, true));
+        running
+            .iter()
+            .filter(|child| child.may_serve(listener))
+            .for_each(|child| child.set_subscribed(&uri, true));
         if let Some(suite) = catalog.child(&self.child).filter(|_| running.is_empty()) {
-            let (pool, hears, limits) = (self.pool.clone(), hears.clone(), suite.limits);
-            tokio::spawn(async move { pool.lease(&hears, limits).await.map(drop) });
+            let (pool, listener, limits) = (self.pool.clone(), listener.clone(), suite.limits);
+            tokio::spawn(async move { pool.lease(&listener, limits).await.map(drop) });
         }
     }
 }
 
-impl Drop for Following {
+impl Drop for SubscriptionGuard {
     fn drop(&mut self) {
-        if self.pool.subscriptions().remove(&self.own, &self.follower) {
+        if self.pool.subscriptions().remove(&self.own, &self.subscriber) {
             let uri = [self.own.clone()];
-            self.pool.running().iter().for_each(|child| child.follow(&uri, false));
+            self.pool.running().iter().for_each(|child| child.set_subscribed(&uri, false));
         }
     }
 }
@@ -178,13 +187,13 @@ mod tests {
 
     #[test]
     fn only_requested_kinds_are_selected() {
-        let read = |text: &str| Wishes::read(Raw::parse(text.as_bytes()));
-        let wishes = read(
+        let read = |text: &str| ListenFilter::read(Raw::parse(text.as_bytes()));
+        let filter = read(
             r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a:1"]}}"#,
         )
         .unwrap();
-        assert_eq!(wishes.kinds.len(), 1);
-        assert_eq!(wishes.uris, ["a:1"]);
+        assert_eq!(filter.kinds.len(), 1);
+        assert_eq!(filter.uris, ["a:1"]);
         assert!(read("{}").is_err());
         assert!(read(r#"{"notifications":{"resourceSubscriptions":"a:1"}}"#).is_err());
     }

@@ -7,7 +7,7 @@ use switchboard_wire::members::{Members, insert_members};
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
-use super::{Face, Request, RequestContext, aggregate, links, listen, single};
+use super::{Face, HostRequest, RequestContext, aggregate, links, listen, single};
 use crate::caller::{Caller, InputEntry};
 use crate::catalog::Catalog;
 use crate::child::ChildResponse;
@@ -28,7 +28,7 @@ struct ModernRequest<'a> {
     catalog: &'a Catalog,
     /// The session's id; for sessionless requests, a name for their workspace.
     state_owner: String,
-    request: Request<'a>,
+    request: HostRequest<'a>,
     /// Computed when a request state is verified or signed.
     fingerprint: OnceLock<String>,
     client_capabilities: ClientCapabilities,
@@ -37,7 +37,7 @@ struct ModernRequest<'a> {
 pub(super) async fn answer(
     context: RequestContext<'_>,
     catalog: &Catalog,
-    request: Request<'_>,
+    request: HostRequest<'_>,
     meta: RequestMeta,
 ) -> Vec<u8> {
     let visit = ModernRequest {
@@ -52,7 +52,7 @@ pub(super) async fn answer(
     request.record_outcome(&said);
     let outcome = said.and_then(|said| visit.finish(said));
     outcome.unwrap_or_else(|failure| {
-        request.notes.iter().for_each(|note| note.failed(failure.kind(), &failure));
+        request.notes.iter().for_each(|note| note.record_failure(failure.kind(), &failure));
         tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
         failure.answer(ProtocolEra::Modern, request.method, request.id.get())
     })
@@ -62,7 +62,7 @@ impl ModernRequest<'_> {
     async fn dispatch(&self, meta: RequestMeta) -> Result<SuiteReply, Failure> {
         let Self { context, catalog, request, .. } = self;
         let RequestContext { daemon, session, face, caller: listener, .. } = *context;
-        let owner = session.whose(meta.client.as_deref());
+        let owner = session.request_owner(meta.client.as_deref());
         match request.method {
             methods::INITIALIZE
             | methods::PING
@@ -109,7 +109,7 @@ impl ModernRequest<'_> {
         let caller = Caller::stateless(&owner, listener, meta, pinned);
         let is_changed = params.is_some() || without.is_some();
         let changed = is_changed.then(|| RequestParams::read(current));
-        let request = Request { params: changed.as_ref().unwrap_or(request.params), ..*request };
+        let request = HostRequest { params: changed.as_ref().unwrap_or(request.params), ..*request };
         match face {
             Face::Aggregate if request.method == methods::DISCOVER => {
                 Ok(SuiteReply::Own(aggregate::discover(catalog)))

@@ -10,7 +10,7 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
 use super::single::forward;
-use super::{Request, links};
+use super::{HostRequest, links};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
@@ -25,7 +25,7 @@ use crate::suite::outgoing::Swap;
 use crate::suite::{Suite, SuiteReply};
 
 /// `_meta` key of an incomplete list.
-const INCOMPLETE: &str = "switchboard/incomplete";
+const INCOMPLETE_KEY: &str = "switchboard/incomplete";
 
 /// A page of a list; `_meta` names the children whose items are missing or stale.
 pub(super) async fn list(
@@ -57,10 +57,10 @@ pub(super) async fn list(
         return Ok(SuiteReply::Own(format!("{{{page}}}")));
     }
     for (child, why) in &failures {
-        tell(session, caller, child, why);
+        log_once(session, caller, child, why);
     }
     let named: Vec<_> = failures.iter().map(|(child, why)| json!({ "child": child, "why": why })).collect();
-    Ok(SuiteReply::Own(format!(r#"{{{page},"_meta":{}}}"#, json!({ INCOMPLETE: named }))))
+    Ok(SuiteReply::Own(format!(r#"{{{page},"_meta":{}}}"#, json!({ INCOMPLETE_KEY: named }))))
 }
 
 fn unknown_cursor(cursor: Raw<'_>) -> Failure {
@@ -75,7 +75,7 @@ fn list_failures(catalog: &Catalog) -> Vec<(String, String)> {
             PoolStatus::Failed | PoolStatus::CoolingDown | PoolStatus::Misconfigured => {
                 pool.last_failure().map(|why| why.to_string())
             }
-            _ => pool.lists_failed().map(|why| why.to_string()),
+            _ => pool.list_failure().map(|why| why.to_string()),
         };
         Some((suite.child_name().to_owned(), failed?))
     };
@@ -84,7 +84,7 @@ fn list_failures(catalog: &Catalog) -> Vec<(String, String)> {
 
 /// Logs a warning to the host, once per session and child. Anonymous callers are not tracked and get it every
 /// time.
-fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
+fn log_once(session: &Session, caller: &Caller, child: &str, why: &str) {
     let is_told = || !session.id.is_empty() && !session.may_ask(&format!("lists {child}"));
     if !caller.wants_level(LogLevel::Warning) || is_told() {
         return;
@@ -98,7 +98,7 @@ fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
 pub(super) async fn prompt(
     catalog: &Catalog,
     caller: &Arc<Caller>,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let named = member(&request.params.members, "name")?;
     let owner = prompter(catalog, &named.text).await?;
@@ -110,7 +110,7 @@ pub(super) async fn prompt(
 pub(super) async fn read(
     catalog: &Catalog,
     caller: &Arc<Caller>,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let named = member(&request.params.members, "uri")?;
     let owner = owner(catalog, &named.text).await?;
@@ -121,8 +121,8 @@ pub(super) async fn read(
 async fn forward_to_owner(
     catalog: &Catalog,
     caller: &Arc<Caller>,
-    request: Request<'_>,
-    named: &Named<'_>,
+    request: HostRequest<'_>,
+    named: &RequestedItem<'_>,
     (suite, own): (&Suite, Box<str>),
 ) -> Result<SuiteReply, Failure> {
     let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
@@ -130,10 +130,10 @@ async fn forward_to_owner(
 }
 
 /// `resources/subscribe` and `resources/unsubscribe`.
-pub(super) async fn follow(
+pub(super) async fn subscribe(
     catalog: &Catalog,
     caller: &Arc<Caller>,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let named = member(&request.params.members, "uri")?;
     let (suite, own) = owner(catalog, &named.text).await?;
@@ -144,7 +144,7 @@ pub(super) async fn follow(
 pub(super) async fn complete(
     catalog: &Catalog,
     caller: &Arc<Caller>,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let about = request.params.members.get("ref").and_then(Members::of).unwrap_or_default();
     match about.text("type").as_deref() {
@@ -163,12 +163,12 @@ pub(super) async fn complete(
 }
 
 /// A name or URI in a request.
-pub(super) struct Named<'a> {
+pub(super) struct RequestedItem<'a> {
     pub(super) text: String,
     raw: Raw<'a>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> RequestedItem<'a> {
     /// The replacement that makes the request say `own`; `None` if it does already.
     pub(super) fn swapped(&self, own: &str) -> Option<Swap<'a>> {
         (self.text != own).then(|| Swap { raw: self.raw, with: quoted(own) })
@@ -176,10 +176,10 @@ impl<'a> Named<'a> {
 }
 
 /// A string member; an error if it is missing or repeated.
-pub(super) fn member<'a>(object: &Members<'a>, name: &str) -> Result<Named<'a>, Failure> {
+pub(super) fn member<'a>(object: &Members<'a>, name: &str) -> Result<RequestedItem<'a>, Failure> {
     let mut found = object.0.iter().filter(|(key, _)| key == name);
     let raw = match (found.next(), found.next()) {
-        (Some((_, raw)), None) => string(*raw).map(|text| Named { text: text.into(), raw: *raw }),
+        (Some((_, raw)), None) => string(*raw).map(|text| RequestedItem { text: text.into(), raw: *raw }),
         _ => None,
     };
     raw.ok_or_else(|| Failure::InvalidParams(format!("`{name}` must be there once, and a string")))

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::catch::catch;
 use super::context::claimed_era;
-use super::{IncomingRequest, Request, RequestContext, answer};
+use super::{HostRequest, IncomingRequest, RequestContext, answer};
 use crate::era::request_meta;
 use crate::era::request_params::RequestParams;
 use crate::error::Failure;
@@ -27,11 +27,11 @@ pub async fn run_request(
     let era = claimed_era(&claim);
     let (running, aborted) = RunningRequest::begin(context, incoming, &params.meta);
     let notes = &running.operation.notes;
-    let request = Request { id, method, params: &params, notes: Some(notes) };
+    let request = HostRequest { id, method, params: &params, notes: Some(notes) };
     let catalog = context.session.workspace().catalog();
     let answer = SequenceTicket::hold(ticket, catch(answer(context, &catalog, request, claim)));
     let failed = |failure: &Failure| {
-        notes.failed(failure.kind(), failure);
+        notes.record_failure(failure.kind(), failure);
         failure.answer(era, method, id.get())
     };
     let answer = tokio::select! {
@@ -42,7 +42,7 @@ pub async fn run_request(
             _ => return None,
         },
     };
-    notes.ended();
+    notes.record_end();
     Some(answer)
 }
 
@@ -52,7 +52,7 @@ pub async fn repeat_request(context: RequestContext<'_>, incoming: IncomingReque
     let params = RequestParams::read(params);
     let claim = request_meta::parse(method, &params);
     let catalog = context.session.workspace().catalog();
-    answer(context, &catalog, Request { id, method, params: &params, notes: None }, claim).await;
+    answer(context, &catalog, HostRequest { id, method, params: &params, notes: None }, claim).await;
 }
 
 /// A request under way: its session can call it off, the daemon waits for it, and its time is taken. All of that ends

@@ -10,7 +10,7 @@ use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::offers::member;
-use super::{Request, follow, initialize, set_level};
+use super::{HostRequest, follow, initialize, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ToolList;
@@ -26,7 +26,7 @@ pub(super) async fn answer(
     catalog: &Catalog,
     name: &str,
     caller: &Arc<Caller>,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let suite = catalog.child(name).ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?;
     request.set_suite(suite);
@@ -41,9 +41,9 @@ pub(super) async fn answer(
     }
     let bare = bare.as_deref().and_then(|bare| Raw::parse(bare.as_bytes()));
     let bare = bare.map(|bare| RequestParams::read(Some(bare)));
-    let request = Request { params: bare.as_ref().unwrap_or(request.params), ..request };
+    let request = HostRequest { params: bare.as_ref().unwrap_or(request.params), ..request };
     let mut said = dispatch(suite, caller, request).await;
-    for _ in 0..login::LOGINS {
+    for _ in 0..login::MAX_LOGINS {
         let Err(failure) = &said else { break };
         said = match suite.log_in(caller, failure).await {
             Ok(LoginOutcome::LoggedIn) => dispatch(suite, caller, request).await,
@@ -55,7 +55,11 @@ pub(super) async fn answer(
     said
 }
 
-async fn dispatch(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<SuiteReply, Failure> {
+async fn dispatch(
+    suite: &Suite,
+    caller: &Arc<Caller>,
+    request: HostRequest<'_>,
+) -> Result<SuiteReply, Failure> {
     match request.method {
         methods::INITIALIZE => initialize(suite, caller, request).await,
         methods::PING => Ok(SuiteReply::Own("{}".to_owned())),
@@ -98,7 +102,7 @@ fn called_tool(params: &Members<'_>) -> Result<String, Failure> {
 async fn initialize(
     suite: &Suite,
     caller: &Arc<Caller>,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let revision = initialize::negotiate(caller, request.params.raw);
     // A child that ran before is described by its manifest and need not be started.
@@ -136,7 +140,7 @@ fn known_tools(suite: &Suite, caller: &Caller, list: &ToolList) -> SuiteReply {
 async fn list_tools(
     suite: &Suite,
     caller: &Arc<Caller>,
-    request: Request<'_>,
+    request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let runs = suite.pool.as_ref().is_some_and(|pool| !pool.running().is_empty());
     if !runs && let Some(manifest) = suite.manifest() {
@@ -155,7 +159,7 @@ async fn list_tools(
 pub(super) async fn forward(
     suite: &Suite,
     caller: &Arc<Caller>,
-    request: Request<'_>,
+    request: HostRequest<'_>,
     tool: Option<&str>,
     swap: Option<Swap<'_>>,
 ) -> Result<SuiteReply, Failure> {

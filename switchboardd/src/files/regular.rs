@@ -19,7 +19,7 @@ pub enum Links {
 
 /// Why a file was not opened.
 #[derive(Debug)]
-pub enum NotOpened {
+pub enum OpenFileError {
     Absent,
     /// A symbolic link to nothing.
     DanglingLink,
@@ -30,19 +30,19 @@ pub enum NotOpened {
 
 /// Why a file's text is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum ReadTextError {
     Absent,
     /// Says why, as the end of a sentence that begins with the file.
     Refused(String),
 }
 
 /// Opens a regular file for reading. The metadata are those of the open file.
-pub fn open(file: &Path, links: Links) -> Result<(File, Metadata), NotOpened> {
+pub fn open(file: &Path, links: Links) -> Result<(File, Metadata), OpenFileError> {
     may_block();
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound if file.is_symlink() => NotOpened::DanglingLink,
-        io::ErrorKind::NotFound => NotOpened::Absent,
-        _ => NotOpened::Failed(error),
+        io::ErrorKind::NotFound if file.is_symlink() => OpenFileError::DanglingLink,
+        io::ErrorKind::NotFound => OpenFileError::Absent,
+        _ => OpenFileError::Failed(error),
     };
     // Checked before opening, because opening a device can have effects, and again after, because the file
     // may have been replaced.
@@ -51,7 +51,7 @@ pub fn open(file: &Path, links: Links) -> Result<(File, Metadata), NotOpened> {
         Links::Refuse => file.symlink_metadata(),
     };
     if !before.map_err(failed)?.is_file() {
-        return Err(NotOpened::Irregular);
+        return Err(OpenFileError::Irregular);
     }
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     if links == Links::Refuse {
@@ -59,8 +59,8 @@ pub fn open(file: &Path, links: Links) -> Result<(File, Metadata), NotOpened> {
     }
     let opened =
         OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file).map_err(failed)?;
-    let metadata = opened.metadata().map_err(NotOpened::Failed)?;
-    if metadata.is_file() { Ok((opened, metadata)) } else { Err(NotOpened::Irregular) }
+    let metadata = opened.metadata().map_err(OpenFileError::Failed)?;
+    if metadata.is_file() { Ok((opened, metadata)) } else { Err(OpenFileError::Irregular) }
 }
 
 /// The rest of an open file; `None` if it is longer than `limit` bytes.
@@ -71,14 +71,14 @@ pub fn read_up_to(limit: u64, opened: File) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// The text of a file: a regular one of at most `limit` bytes, and none that leads out of `within`.
-pub fn read_text(file: &Path, limit: u64, within: Option<&Path>) -> Result<String, Unreadable> {
-    let refused = |why: String| Unreadable::Refused(why);
+pub fn read_text(file: &Path, limit: u64, within: Option<&Path>) -> Result<String, ReadTextError> {
+    let refused = |why: String| ReadTextError::Refused(why);
     let failed = |error: io::Error| refused(format!("cannot be read: {error}"));
     let (opened, _) = open(file, Links::Follow).map_err(|why| match why {
-        NotOpened::Absent => Unreadable::Absent,
-        NotOpened::DanglingLink => refused("is a link that leads nowhere".to_owned()),
-        NotOpened::Irregular => refused("is not a regular file".to_owned()),
-        NotOpened::Failed(error) => failed(error),
+        OpenFileError::Absent => ReadTextError::Absent,
+        OpenFileError::DanglingLink => refused("is a link that leads nowhere".to_owned()),
+        OpenFileError::Irregular => refused("is not a regular file".to_owned()),
+        OpenFileError::Failed(error) => failed(error),
     })?;
     if let Some(within) = within
         && !real_path(&opened, file).is_some_and(|real| real.starts_with(within))
@@ -129,13 +129,13 @@ mod tests {
         let read = |name: &str| read_text(&inside.join(name), 1024, Some(&inside));
         assert_eq!(read("own").as_deref(), Ok("own"));
         assert_eq!(read("stays").as_deref(), Ok("own"));
-        assert!(matches!(read("leaves"), Err(Unreadable::Refused(why)) if why.contains("leads out")));
-        assert!(matches!(read("pipe"), Err(Unreadable::Refused(why)) if why.contains("regular")));
-        assert_eq!(read("absent"), Err(Unreadable::Absent));
+        assert!(matches!(read("leaves"), Err(ReadTextError::Refused(why)) if why.contains("leads out")));
+        assert!(matches!(read("pipe"), Err(ReadTextError::Refused(why)) if why.contains("regular")));
+        assert_eq!(read("absent"), Err(ReadTextError::Absent));
         std::os::unix::fs::symlink(inside.join("absent"), inside.join("dangles")).unwrap();
-        assert!(matches!(read("dangles"), Err(Unreadable::Refused(why)) if why.contains("nowhere")));
+        assert!(matches!(read("dangles"), Err(ReadTextError::Refused(why)) if why.contains("nowhere")));
         std::fs::write(inside.join("latin"), b"{\n \"gr\xfc\xdfe\"}").unwrap();
-        assert!(matches!(read("latin"), Err(Unreadable::Refused(why)) if why.contains("line 2")));
+        assert!(matches!(read("latin"), Err(ReadTextError::Refused(why)) if why.contains("line 2")));
         assert_eq!(read_text(&inside.join("leaves"), 1024, None).as_deref(), Ok("secret"));
     }
 
@@ -148,16 +148,16 @@ mod tests {
         std::os::unix::fs::symlink("/dev/zero", at("device")).unwrap();
         let opens = |name: &str, links| open(&at(name), links).is_ok();
         assert!(opens("file", Links::Refuse) && opens("link", Links::Follow));
-        assert!(matches!(open(&at("link"), Links::Refuse), Err(NotOpened::Irregular)));
+        assert!(matches!(open(&at("link"), Links::Refuse), Err(OpenFileError::Irregular)));
         for links in [Links::Follow, Links::Refuse] {
-            assert!(matches!(open(&at("device"), links), Err(NotOpened::Irregular)));
-            assert!(matches!(open(folder.path(), links), Err(NotOpened::Irregular)));
-            assert!(matches!(open(&at("absent"), links), Err(NotOpened::Absent)));
+            assert!(matches!(open(&at("device"), links), Err(OpenFileError::Irregular)));
+            assert!(matches!(open(folder.path(), links), Err(OpenFileError::Irregular)));
+            assert!(matches!(open(&at("absent"), links), Err(OpenFileError::Absent)));
         }
         let read = |limit| read_up_to(limit, open(&at("file"), Links::Refuse).unwrap().0).unwrap();
         assert_eq!((read(9), read(10).as_deref()), (None, Some(b"0123456789".as_slice())));
         assert!(
-            matches!(read_text(&at("file"), 9, None), Err(Unreadable::Refused(why)) if why.contains("over"))
+            matches!(read_text(&at("file"), 9, None), Err(ReadTextError::Refused(why)) if why.contains("over"))
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::regular::{self, Unreadable};
+use super::regular::{self, ReadTextError};
 
 /// Hosts store histories in their settings files; none is longer.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -11,7 +11,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 pub fn read_text(file: &Path) -> Result<Option<String>, String> {
     match regular::read_text(file, MAX_BYTES, None) {
         Ok(text) => Ok(Some(text)),
-        Err(Unreadable::Absent) => Ok(None),
-        Err(Unreadable::Refused(why)) => Err(why),
+        Err(ReadTextError::Absent) => Ok(None),
+        Err(ReadTextError::Refused(why)) => Err(why),
     }
 }

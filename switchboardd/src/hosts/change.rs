@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::tree::Tree;
-use super::{Entry, Format, Host, KEY, Refusal, is_off, json, survey, toml, words, yaml};
+use super::{Host, HostFileError, HostFileFormat, KEY, ServerEntry, is_off, json, survey, toml, words, yaml};
 
-const MARK: char = '\u{feff}';
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The effect of setting a host up.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,15 +20,15 @@ pub enum Change {
 
 impl Host {
     /// Adds or updates the entry that starts this shim.
-    pub fn with_shim(&self, text: &str, shim: &str) -> Result<Change, Refusal> {
+    pub fn with_shim(&self, text: &str, shim: &str) -> Result<Change, HostFileError> {
         let (mark, text) = unmarked(text);
         let ours = self.format.read(text)?.entries.into_iter().find(is_under_our_name);
         let Some(ours) = ours else {
             let tree = Tree::entry(self.entry, shim);
             let (text, there_before) = match self.format {
-                Format::Json { key, .. } => json::edit::insert(text, &[key], KEY, &tree)?,
-                Format::Toml => (toml::edit::insert(text, KEY, &tree)?, 1),
-                Format::Yaml => {
+                HostFileFormat::Json { key, .. } => json::edit::insert(text, &[key], KEY, &tree)?,
+                HostFileFormat::Toml => (toml::edit::insert(text, KEY, &tree)?, 1),
+                HostFileFormat::Yaml => {
                     let (text, was_there) = yaml::edit::insert(text, &tree)?;
                     (text, usize::from(was_there))
                 }
@@ -36,7 +36,7 @@ impl Host {
             return Ok(Change::Added { text: format!("{mark}{text}"), there_before });
         };
         if !survey::is_ours(&ours) {
-            return Err(Refusal::new(format!(
+            return Err(HostFileError::new(format!(
                 "has a server `{KEY}` that is something else; give that one another name"
             )));
         }
@@ -44,17 +44,17 @@ impl Host {
             return Ok(Change::Same { is_off: is_off(&ours.value) });
         }
         let moved = match self.format {
-            Format::Json { key, .. } => json::edit::point(text, key, shim)?,
-            Format::Toml => toml::edit::point(text, shim)?,
-            Format::Yaml => yaml::edit::point(text, shim)?,
+            HostFileFormat::Json { key, .. } => json::edit::set_command(text, key, shim)?,
+            HostFileFormat::Toml => toml::edit::set_command(text, shim)?,
+            HostFileFormat::Yaml => yaml::edit::set_command(text, shim)?,
         };
-        let text =
-            moved.ok_or_else(|| Refusal::new(format!("has an entry `{KEY}` that cannot be changed")))?;
+        let text = moved
+            .ok_or_else(|| HostFileError::new(format!("has an entry `{KEY}` that cannot be changed")))?;
         Ok(Change::Moved { text: format!("{mark}{text}") })
     }
 
     /// Removes our entry; `None` if there is none.
-    pub fn without_shim(&self, text: &str, there_before: usize) -> Result<Option<String>, Refusal> {
+    pub fn without_shim(&self, text: &str, there_before: usize) -> Result<Option<String>, HostFileError> {
         let (mark, text) = unmarked(text);
         if !self
             .format
@@ -66,9 +66,9 @@ impl Host {
             return Ok(None);
         }
         let rest = match self.format {
-            Format::Json { key, .. } => json::edit::remove(text, &[key], KEY, there_before)?,
-            Format::Toml => toml::edit::remove(text, KEY)?.map(|(rest, _)| rest),
-            Format::Yaml => yaml::edit::remove(text, KEY, there_before > 0)?.map(|(rest, _)| rest),
+            HostFileFormat::Json { key, .. } => json::edit::remove(text, &[key], KEY, there_before)?,
+            HostFileFormat::Toml => toml::edit::remove(text, KEY)?.map(|(rest, _)| rest),
+            HostFileFormat::Yaml => yaml::edit::remove(text, KEY, there_before > 0)?.map(|(rest, _)| rest),
         };
         Ok(rest.map(|rest| format!("{mark}{rest}")))
     }
@@ -79,17 +79,17 @@ impl Host {
         text: &str,
         project: Option<&Path>,
         name: &str,
-    ) -> Result<Option<(String, String)>, Refusal> {
+    ) -> Result<Option<(String, String)>, HostFileError> {
         let (mark, text) = unmarked(text);
         let taken = match self.format {
-            Format::Json { key, .. } => {
+            HostFileFormat::Json { key, .. } => {
                 let path = path(key, project);
                 let path: Vec<&str> = path.iter().map(String::as_str).collect();
                 let raw = json::edit::raw(text, &path, name)?.map(ToOwned::to_owned);
                 json::edit::remove(text, &path, name, path.len())?.zip(raw)
             }
-            Format::Toml => toml::edit::remove(text, name)?,
-            Format::Yaml => yaml::edit::remove(text, name, true)?,
+            HostFileFormat::Toml => toml::edit::remove(text, name)?,
+            HostFileFormat::Yaml => yaml::edit::remove(text, name, true)?,
         };
         Ok(taken.map(|(rest, raw)| (format!("{mark}{rest}"), raw)))
     }
@@ -101,21 +101,21 @@ impl Host {
         project: Option<&Path>,
         name: &str,
         raw: &str,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<String>, HostFileError> {
         let (mark, text) = unmarked(text);
-        let is_it = |entry: &Entry| entry.name == name && entry.project.as_deref() == project;
+        let is_it = |entry: &ServerEntry| entry.name == name && entry.project.as_deref() == project;
         if self.format.read(text)?.entries.iter().any(is_it) {
             return Ok(None);
         }
         let tree = Tree::Raw(raw.to_owned());
         let text = match self.format {
-            Format::Json { key, .. } => {
+            HostFileFormat::Json { key, .. } => {
                 let path = path(key, project);
                 let path: Vec<&str> = path.iter().map(String::as_str).collect();
                 json::edit::insert(text, &path, name, &tree)?.0
             }
-            Format::Toml => toml::edit::insert(text, name, &tree)?,
-            Format::Yaml => yaml::edit::insert_named(text, name, &tree)?.0,
+            HostFileFormat::Toml => toml::edit::insert(text, name, &tree)?,
+            HostFileFormat::Yaml => yaml::edit::insert_named(text, name, &tree)?.0,
         };
         Ok(Some(format!("{mark}{text}")))
     }
@@ -124,15 +124,17 @@ impl Host {
     pub fn snippet(&self, shim: &str) -> String {
         let tree = Tree::entry(self.entry, shim);
         let made = match self.format {
-            Format::Json { key, .. } => json::edit::insert("{}", &[key], KEY, &tree).map(|(text, _)| text),
-            Format::Toml => toml::edit::insert("", KEY, &tree),
-            Format::Yaml => Ok(yaml::edit::snippet(&tree)),
+            HostFileFormat::Json { key, .. } => {
+                json::edit::insert("{}", &[key], KEY, &tree).map(|(text, _)| text)
+            }
+            HostFileFormat::Toml => toml::edit::insert("", KEY, &tree),
+            HostFileFormat::Yaml => Ok(yaml::edit::snippet(&tree)),
         };
         made.expect("BUG: nothing is in the way of what stands alone").trim_end().to_owned()
     }
 }
 
-fn is_under_our_name(entry: &Entry) -> bool {
+fn is_under_our_name(entry: &ServerEntry) -> bool {
     entry.name == KEY && entry.project.is_none()
 }
 
@@ -145,5 +147,5 @@ fn path(key: &str, project: Option<&Path>) -> Vec<String> {
 
 /// Splits off the byte order mark.
 fn unmarked(text: &str) -> (&str, &str) {
-    text.split_at(text.len() - text.strip_prefix(MARK).unwrap_or(text).len())
+    text.split_at(text.len() - text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).len())
 }

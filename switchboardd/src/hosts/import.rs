@@ -3,13 +3,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::gaps::Reader;
-use super::{Entry, Host, Unit, is_off, survey, url, words};
+use super::placeholder_syntax::PlaceholderReader;
+use super::{Host, ServerEntry, TimeoutUnit, is_off, survey, url, words};
 use crate::mask::{is_secret, is_secret_name, looks_secret, password};
 
 /// A converted entry.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Draft {
+pub struct ConvertedEntry {
     /// In the shape of a single-server file, without its name.
     pub definition: Map<String, Value>,
     /// Notes for the user.
@@ -41,7 +41,7 @@ const USUAL_START_MS: f64 = 8000.0;
 const MAX_START_MS: f64 = 600_000.0;
 
 /// Converts an entry, or says why it is left out.
-pub fn draft(host: &Host, entry: &Entry, inputs: &Value) -> Result<Draft, String> {
+pub fn convert(host: &Host, entry: &ServerEntry, inputs: &Value) -> Result<ConvertedEntry, String> {
     if is_off(&entry.value) {
         return Err(format!("it is turned off in {}", host.name));
     }
@@ -50,7 +50,7 @@ pub fn draft(host: &Host, entry: &Entry, inputs: &Value) -> Result<Draft, String
     }
     let whole = &entry.value;
     let value = whole.get("transport").filter(|nested| nested.is_object()).unwrap_or(whole);
-    let mut reader = Reader::new(host, inputs);
+    let mut reader = PlaceholderReader::new(host, inputs);
     for key in ["headersHelper", "http_headers_helper"] {
         if value.get(key).is_some() {
             return Err(format!("a program makes its headers (`{key}`)"));
@@ -82,13 +82,13 @@ pub fn draft(host: &Host, entry: &Entry, inputs: &Value) -> Result<Draft, String
     {
         notes.push("its login is not taken over; `switchboard login` asks for one".to_owned());
     }
-    Ok(Draft { definition, notes })
+    Ok(ConvertedEntry { definition, notes })
 }
 
 fn process(
-    entry: &Entry,
+    entry: &ServerEntry,
     value: &Value,
-    reader: &mut Reader<'_>,
+    reader: &mut PlaceholderReader<'_>,
     definition: &mut Map<String, Value>,
 ) -> Result<(), String> {
     let kind = value["type"].as_str().unwrap_or("stdio");
@@ -148,7 +148,7 @@ fn process(
 }
 
 /// Hosts start servers in the open project; a relative path means nothing in any other folder.
-fn place(entry: &Entry, words: &[String], command: &mut Map<String, Value>) -> Result<(), String> {
+fn place(entry: &ServerEntry, words: &[String], command: &mut Map<String, Value>) -> Result<(), String> {
     match (&entry.project, words.iter().find(|word| is_relative(word))) {
         (Some(project), _) => {
             command.insert("cwd".to_owned(), json!(project));
@@ -179,7 +179,7 @@ fn remote(
     host: &Host,
     value: &Value,
     address: &str,
-    reader: &mut Reader<'_>,
+    reader: &mut PlaceholderReader<'_>,
     definition: &mut Map<String, Value>,
 ) -> Result<(), String> {
     let is_sse = match value["type"].as_str() {
@@ -217,9 +217,9 @@ fn timeout(host: &Host, value: &Value) -> Option<u64> {
     let seconds = value["tool_timeout_sec"].as_f64().map(|seconds| seconds * 1000.0);
     let given = value["timeout"].as_f64();
     let ms = match host.timeout {
-        Unit::Milliseconds => given,
-        Unit::Seconds => given.map(|seconds| seconds * 1000.0),
-        Unit::Nothing => None,
+        TimeoutUnit::Milliseconds => given,
+        TimeoutUnit::Seconds => given.map(|seconds| seconds * 1000.0),
+        TimeoutUnit::Nothing => None,
     };
     // A day is longer than any call takes.
     seconds.or(ms).filter(|ms| (1000.0..=86_400_000.0).contains(ms)).map(|ms| ms as u64)
@@ -421,8 +421,8 @@ mod tests {
     #[test]
     fn entries_that_cannot_be_imported_are_refused() {
         let why = |host: &str, value: Value| {
-            let entry = Entry { name: "x".to_owned(), project: None, value };
-            draft(by_id(host).unwrap(), &entry, &Value::Null).unwrap_err()
+            let entry = ServerEntry { name: "x".to_owned(), project: None, value };
+            convert(by_id(host).unwrap(), &entry, &Value::Null).unwrap_err()
         };
         assert!(why("claude-code", json!({"type": "ws", "url": "wss://h"})).contains("WebSocket"));
         assert!(

@@ -8,17 +8,17 @@ use jsonc_parser::ast::{self, Object, ObjectProp};
 use jsonc_parser::{CollectOptions, parse_to_ast};
 use serde_json::{Map, Value};
 
-use super::{Contents, Entry, Refusal};
+use super::{HostFileContents, HostFileError, ServerEntry};
 use crate::document::DIALECT;
 
-pub(super) fn read(text: &str, key: &'static str, projects: bool) -> Result<Contents, Refusal> {
-    let Some(root) = root(text)? else { return Ok(Contents::default()) };
-    let mut contents = Contents::default();
+pub(super) fn read(text: &str, key: &'static str, projects: bool) -> Result<HostFileContents, HostFileError> {
+    let Some(root) = root(text)? else { return Ok(HostFileContents::default()) };
+    let mut contents = HostFileContents::default();
     if let Some(servers) = member(text, &root, key)? {
         add(text, servers, None, &mut contents)?;
     }
     if let Some(inputs) = member(text, &root, "inputs")? {
-        contents.inputs = plain(&inputs.value);
+        contents.inputs = to_value(&inputs.value);
     }
     let of_projects = if projects { member(text, &root, "projects")? } else { None };
     for project in
@@ -36,30 +36,30 @@ fn add(
     text: &str,
     servers: &ObjectProp<'_>,
     project: Option<&Path>,
-    contents: &mut Contents,
-) -> Result<(), Refusal> {
+    contents: &mut HostFileContents,
+) -> Result<(), HostFileError> {
     let object = object(text, servers)?;
     for server in &object.properties {
         let name = server.name.as_str().to_owned();
         member(text, object, &name)?;
-        contents.entries.push(Entry {
+        contents.entries.push(ServerEntry {
             name,
             project: project.map(Path::to_owned),
-            value: plain(&server.value),
+            value: to_value(&server.value),
         });
     }
     Ok(())
 }
 
 /// The root object; `None` for a file without a value.
-pub(super) fn root(text: &str) -> Result<Option<Object<'_>>, Refusal> {
+pub(super) fn root(text: &str) -> Result<Option<Object<'_>>, HostFileError> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &DIALECT).map_err(|error| {
-        Refusal::at(text, error.range().start, format!("not valid JSON: {}", error.kind()))
+        HostFileError::at(text, error.range().start, format!("not valid JSON: {}", error.kind()))
     })?;
     match parsed.value {
         None => Ok(None),
         Some(ast::Value::Object(object)) => Ok(Some(object)),
-        Some(_) => Err(Refusal { at: Some((1, 1)), why: "must be a JSON object".to_owned() }),
+        Some(_) => Err(HostFileError { at: Some((1, 1)), why: "must be a JSON object".to_owned() }),
     }
 }
 
@@ -68,33 +68,40 @@ pub(super) fn member<'o, 't>(
     text: &str,
     object: &'o Object<'t>,
     name: &str,
-) -> Result<Option<&'o ObjectProp<'t>>, Refusal> {
+) -> Result<Option<&'o ObjectProp<'t>>, HostFileError> {
     let mut found = object.properties.iter().filter(|property| property.name.as_str() == name);
     let first = found.next();
     match found.next() {
-        Some(twice) => Err(Refusal::at(text, twice.range.start, format!("`{name}` appears twice"))),
+        Some(twice) => Err(HostFileError::at(text, twice.range.start, format!("`{name}` appears twice"))),
         None => Ok(first),
     }
 }
 
-pub(super) fn object<'o, 't>(text: &str, property: &'o ObjectProp<'t>) -> Result<&'o Object<'t>, Refusal> {
+pub(super) fn object<'o, 't>(
+    text: &str,
+    property: &'o ObjectProp<'t>,
+) -> Result<&'o Object<'t>, HostFileError> {
     property.value.as_object().ok_or_else(|| {
-        Refusal::at(text, property.range.start, format!("`{}` must be an object", property.name.as_str()))
+        HostFileError::at(
+            text,
+            property.range.start,
+            format!("`{}` must be an object", property.name.as_str()),
+        )
     })
 }
 
-fn plain(value: &ast::Value<'_>) -> Value {
+fn to_value(value: &ast::Value<'_>) -> Value {
     match value {
         ast::Value::StringLit(text) => Value::String(text.value.to_string()),
         ast::Value::NumberLit(number) => serde_json::from_str(number.value).unwrap_or(Value::Null),
         ast::Value::BooleanLit(flag) => Value::Bool(flag.value),
         ast::Value::NullKeyword(_) => Value::Null,
-        ast::Value::Array(array) => array.elements.iter().map(plain).collect(),
+        ast::Value::Array(array) => array.elements.iter().map(to_value).collect(),
         ast::Value::Object(object) => {
             let members = object
                 .properties
                 .iter()
-                .map(|property| (property.name.as_str().to_owned(), plain(&property.value)));
+                .map(|property| (property.name.as_str().to_owned(), to_value(&property.value)));
             Value::Object(members.collect::<Map<_, _>>())
         }
     }

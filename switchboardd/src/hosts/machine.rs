@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::table::HOSTS;
-use super::{Base, Host, HostFile};
+use super::{BaseFolder, Host, HostFile};
 
 /// Determines where hosts keep their files.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct Machine {
 
 /// The evidence that a host is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trace {
+pub enum Evidence {
     File,
     Folder,
     Program,
@@ -27,9 +27,9 @@ pub enum Trace {
 
 /// A host found on this machine.
 #[derive(Debug)]
-pub struct Present {
+pub struct InstalledHost {
     pub host: &'static Host,
-    pub by: Trace,
+    pub by: Evidence,
 }
 
 const VARIABLES: [&str; 5] =
@@ -50,20 +50,20 @@ impl Machine {
     }
 
     /// The hosts on this machine.
-    pub fn present(&self) -> Vec<Present> {
-        HOSTS.iter().filter_map(|host| Some(Present { host, by: self.trace(host)? })).collect()
+    pub fn present(&self) -> Vec<InstalledHost> {
+        HOSTS.iter().filter_map(|host| Some(InstalledHost { host, by: self.trace(host)? })).collect()
     }
 
     /// The evidence for one host, if there is any.
-    pub fn trace(&self, host: &Host) -> Option<Trace> {
+    pub fn trace(&self, host: &Host) -> Option<Evidence> {
         if host.places.iter().any(|place| self.file(place).exists()) {
-            return Some(Trace::File);
+            return Some(Evidence::File);
         }
         if host.places.iter().any(|place| self.is_shown(place)) {
-            return Some(Trace::Folder);
+            return Some(Evidence::Folder);
         }
         let runs = |name: &str| self.path.iter().any(|folder| folder.join(name).is_file());
-        host.programs.iter().any(|name| runs(name)).then_some(Trace::Program)
+        host.programs.iter().any(|name| runs(name)).then_some(Evidence::Program)
     }
 
     /// A host's files that exist.
@@ -95,15 +95,15 @@ impl Machine {
         place.folder.is_some_and(|folder| self.base(place.base).join(folder).is_dir())
     }
 
-    fn base(&self, base: Base) -> PathBuf {
+    fn base(&self, base: BaseFolder) -> PathBuf {
         let config =
             || self.variables.get("XDG_CONFIG_HOME").cloned().unwrap_or_else(|| self.home.join(".config"));
         match base {
-            Base::Home => self.home.clone(),
-            Base::Config => config(),
-            Base::Application if self.is_mac => self.home.join("Library/Application Support"),
-            Base::Application => config(),
-            Base::Variable(name, folder) => {
+            BaseFolder::Home => self.home.clone(),
+            BaseFolder::Config => config(),
+            BaseFolder::Application if self.is_mac => self.home.join("Library/Application Support"),
+            BaseFolder::Application => config(),
+            BaseFolder::Variable(name, folder) => {
                 self.variables.get(name).cloned().unwrap_or_else(|| self.home.join(folder))
             }
         }
@@ -128,11 +128,11 @@ mod tests {
         std::fs::create_dir(folder.path().join("bin")).unwrap();
         std::fs::write(folder.path().join("bin/cursor"), "").unwrap();
         machine.path = vec![folder.path().join("bin")];
-        assert_eq!(machine.trace(cursor), Some(Trace::Program));
+        assert_eq!(machine.trace(cursor), Some(Evidence::Program));
         std::fs::create_dir(folder.path().join(".cursor")).unwrap();
-        assert_eq!(machine.trace(cursor), Some(Trace::Folder));
+        assert_eq!(machine.trace(cursor), Some(Evidence::Folder));
         std::fs::write(folder.path().join(".cursor/mcp.json"), "{}").unwrap();
-        assert_eq!(machine.trace(cursor), Some(Trace::File));
+        assert_eq!(machine.trace(cursor), Some(Evidence::File));
         assert_eq!(machine.present().len(), 1);
     }
 

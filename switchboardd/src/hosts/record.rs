@@ -12,12 +12,12 @@ use switchboard_wire::runtime_paths::private_folder;
 use crate::files::{open_own, private};
 
 const VERSION: u64 = 1;
-const LIMIT: u64 = 256 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// One file of a host, before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct HostFileRecord {
     pub(super) version: u64,
     pub host: String,
     pub file: PathBuf,
@@ -30,18 +30,18 @@ pub struct Record {
     /// How many of the keys on our entry's path existed before; `None` if we added no entry.
     pub there_before: Option<usize>,
     /// Servers that were removed.
-    pub taken: Vec<Taken>,
+    pub taken: Vec<RemovedServer>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Taken {
+pub struct RemovedServer {
     pub project: Option<PathBuf>,
     pub name: String,
     pub raw: String,
 }
 
-impl Record {
+impl HostFileRecord {
     pub fn new(host: &str, file: &Path, original: Option<&str>) -> Self {
         Self {
             version: VERSION,
@@ -72,12 +72,12 @@ pub fn fingerprint(text: &str) -> String {
 
 /// The folder of all records, locked by one process at a time.
 #[derive(Debug)]
-pub struct Records {
+pub struct HostFileRecords {
     folder: PathBuf,
     _lock: Option<File>,
 }
 
-impl Records {
+impl HostFileRecords {
     /// Read-only, without the lock.
     pub fn peek(state: &Path) -> Self {
         Self { folder: state.join("hosts"), _lock: None }
@@ -100,12 +100,12 @@ impl Records {
     }
 
     /// The record of a file.
-    pub fn of(&self, file: &Path) -> Result<Option<Record>, String> {
-        read(&self.place(file))
+    pub fn of(&self, file: &Path) -> Result<Option<HostFileRecord>, String> {
+        read(&self.record_path(file))
     }
 
     /// All records, and what is wrong with those that cannot be read.
-    pub fn all(&self) -> (Vec<Record>, Vec<String>) {
+    pub fn all(&self) -> (Vec<HostFileRecord>, Vec<String>) {
         let (mut found, mut problems) = (Vec::new(), Vec::new());
         let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut files: Vec<_> =
@@ -117,32 +117,34 @@ impl Records {
                 Err(problem) => problems.push(problem),
             }
         }
-        found.sort_by(|one: &Record, other| one.file.cmp(&other.file));
+        found.sort_by(|one: &HostFileRecord, other| one.file.cmp(&other.file));
         (found, problems)
     }
 
-    pub fn keep(&self, record: &Record) -> io::Result<()> {
+    pub fn save(&self, record: &HostFileRecord) -> io::Result<()> {
         let body = serde_json::to_vec(record)?;
-        crate::files::replace(&self.place(&record.file), &body)
+        crate::files::replace(&self.record_path(&record.file), &body)
     }
 
     pub fn forget(&self, file: &Path) -> io::Result<()> {
-        match std::fs::remove_file(self.place(file)) {
+        match std::fs::remove_file(self.record_path(file)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    fn place(&self, file: &Path) -> PathBuf {
+    fn record_path(&self, file: &Path) -> PathBuf {
         let name = crate::digest::hex(file.as_os_str().as_encoded_bytes());
         self.folder.join(format!("{}.json", &name[..16]))
     }
 }
 
-fn read(file: &Path) -> Result<Option<Record>, String> {
-    let Some(body) = private::read(file, LIMIT).map_err(|unfit| unfit.to_string())? else { return Ok(None) };
+fn read(file: &Path) -> Result<Option<HostFileRecord>, String> {
+    let Some(body) = private::read(file, MAX_FILE_BYTES).map_err(|unfit| unfit.to_string())? else {
+        return Ok(None);
+    };
     // The position only: the parser's message may quote a value.
-    let record: Record = serde_json::from_slice(&body).map_err(|error| {
+    let record: HostFileRecord = serde_json::from_slice(&body).map_err(|error| {
         let file = file.display();
         format!(
             "`{file}` is damaged at line {}, column {}; what it was about cannot be undone",

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::record::{Record, Records, Taken, fingerprint};
-use super::swap::{Edit, Swapped, swap};
-use super::{Change, Host, Refusal};
+use super::record::{HostFileRecord, HostFileRecords, RemovedServer, fingerprint};
+use super::swap::{Edit, SwapOutcome, swap};
+use super::{Change, Host, HostFileError};
 use crate::document::Problem;
 use crate::files::others_can_write;
 use crate::files::text::read_text;
@@ -16,15 +16,15 @@ pub struct Plan {
     pub before: Option<String>,
     /// `None`: the file is deleted.
     pub after: Option<String>,
-    pub kind: Kind,
+    pub kind: SetupKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SetupKind {
     /// Set up already.
     Already,
     /// Set up already, but disabled in the host.
-    Off,
+    Disabled,
     Add,
     /// The shim's path changes.
     Move,
@@ -33,9 +33,9 @@ pub enum Kind {
     /// The host changed the file meanwhile: only our changes are removed.
     TakeOut,
     /// Nothing of ours is in it any more.
-    Forget,
+    NothingLeft,
     /// Imported servers are removed.
-    Thin,
+    RemoveImported,
 }
 
 impl Plan {
@@ -52,20 +52,20 @@ pub fn plan(host: &Host, file: &Path, shim: &str) -> Result<Plan, Problem> {
 }
 
 /// The kind of change; the new text with the number of keys on the path that existed before.
-type Added = (Kind, Option<(String, Option<usize>)>);
+type SetupChange = (SetupKind, Option<(String, Option<usize>)>);
 
-fn added(host: &Host, file: &Path, text: Option<&str>, shim: &str) -> Result<Added, Refusal> {
+fn added(host: &Host, file: &Path, text: Option<&str>, shim: &str) -> Result<SetupChange, HostFileError> {
     // Continue reads its older file only while the new one does not exist.
     if text.is_none() && host.id == "continue" && file.with_extension("json").exists() {
-        return Err(Refusal::new(
+        return Err(HostFileError::new(
             "is not there, and would take the place of `config.json`; have Continue make it first",
         ));
     }
     Ok(match host.with_shim(text.unwrap_or_default(), shim)? {
-        Change::Same { is_off: true } => (Kind::Off, None),
-        Change::Same { is_off: false } => (Kind::Already, None),
-        Change::Moved { text } => (Kind::Move, Some((text, None))),
-        Change::Added { text, there_before } => (Kind::Add, Some((text, Some(there_before)))),
+        Change::Same { is_off: true } => (SetupKind::Disabled, None),
+        Change::Same { is_off: false } => (SetupKind::Already, None),
+        Change::Moved { text } => (SetupKind::Move, Some((text, None))),
+        Change::Added { text, there_before } => (SetupKind::Add, Some((text, Some(there_before)))),
     })
 }
 
@@ -76,14 +76,14 @@ pub fn exposure(file: &Path) -> Option<String> {
 }
 
 /// Sets a host up in one of its files.
-pub fn set_up(records: &Records, host: &Host, file: &Path, shim: &str) -> Result<Kind, Problem> {
+pub fn set_up(records: &HostFileRecords, host: &Host, file: &Path, shim: &str) -> Result<SetupKind, Problem> {
     let known = records.of(file).map_err(|why| Problem::of(file, why))?;
     let folders = missing_folders(file);
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)
             .map_err(|error| Problem::of(file, format!("cannot be written: {error}")))?;
     }
-    let mut kind = Kind::Already;
+    let mut kind = SetupKind::Already;
     let there_before = std::cell::Cell::new(None);
     let swapped = swap(
         file,
@@ -106,10 +106,10 @@ pub fn set_up(records: &Records, host: &Host, file: &Path, shim: &str) -> Result
             if record.original.is_none() && record.folders.is_empty() {
                 record.folders.clone_from(&folders);
             }
-            records.keep(&record)
+            records.save(&record)
         },
     );
-    if !matches!(swapped, Ok(Swapped::Written)) {
+    if !matches!(swapped, Ok(SwapOutcome::Written)) {
         for folder in folders.iter().rev() {
             let _ = std::fs::remove_dir(folder);
         }
@@ -118,8 +118,13 @@ pub fn set_up(records: &Records, host: &Host, file: &Path, shim: &str) -> Result
 }
 
 /// The record to continue with. Its original is the text from before all our changes.
-pub(super) fn base(host: &Host, file: &Path, before: Option<&str>, known: Option<&Record>) -> Record {
-    let fresh = || Record::new(host.id, file, before);
+pub(super) fn base(
+    host: &Host,
+    file: &Path,
+    before: Option<&str>,
+    known: Option<&HostFileRecord>,
+) -> HostFileRecord {
+    let fresh = || HostFileRecord::new(host.id, file, before);
     let Some(known) = known else { return fresh() };
     // The only copy of something is kept, whatever happened to the file.
     let before = match before {
@@ -132,18 +137,18 @@ pub(super) fn base(host: &Host, file: &Path, before: Option<&str>, known: Option
     }
     // The host changed it since: the original is that text without our changes.
     match without_ours(host, known, before) {
-        Ok(Some(original)) => Record { original: Some(original), ..known.clone() },
+        Ok(Some(original)) => HostFileRecord { original: Some(original), ..known.clone() },
         _ => fresh(),
     }
 }
 
 /// Removes our entry and puts removed servers back; `None` if there is nothing to undo.
-fn without_ours(host: &Host, record: &Record, text: &str) -> Result<Option<String>, Refusal> {
+fn without_ours(host: &Host, record: &HostFileRecord, text: &str) -> Result<Option<String>, HostFileError> {
     let mut rest = match record.there_before {
         Some(there_before) => host.without_shim(text, there_before)?,
         None => None,
     };
-    for Taken { project, name, raw } in &record.taken {
+    for RemovedServer { project, name, raw } in &record.taken {
         let from = rest.as_deref().unwrap_or(text);
         if let Some(with) = host.with_server(from, project.as_deref(), name, raw)? {
             rest = Some(with);
@@ -152,27 +157,31 @@ fn without_ours(host: &Host, record: &Record, text: &str) -> Result<Option<Strin
     Ok(rest)
 }
 
-fn undone(host: &Host, record: &Record, text: Option<&str>) -> Result<(Kind, Option<String>), Refusal> {
+fn undone(
+    host: &Host,
+    record: &HostFileRecord,
+    text: Option<&str>,
+) -> Result<(SetupKind, Option<String>), HostFileError> {
     let is_gone = text.is_none_or(|text| text.trim().is_empty());
     if let Some(original) = record.original.as_ref().filter(|_| is_gone && record.holds_something()) {
         // The record holds the only copy.
-        return Ok((Kind::Restore, Some(original.clone())));
+        return Ok((SetupKind::Restore, Some(original.clone())));
     }
-    let Some(text) = text else { return Ok((Kind::Forget, None)) };
+    let Some(text) = text else { return Ok((SetupKind::NothingLeft, None)) };
     if record.is_ours(text) {
-        return Ok((Kind::Restore, record.original.clone()));
+        return Ok((SetupKind::Restore, record.original.clone()));
     }
     if record.original.as_deref() == Some(text) {
-        return Ok((Kind::Forget, Some(text.to_owned())));
+        return Ok((SetupKind::NothingLeft, Some(text.to_owned())));
     }
     Ok(match without_ours(host, record, text)? {
-        Some(rest) => (Kind::TakeOut, Some(rest)),
-        None => (Kind::Forget, Some(text.to_owned())),
+        Some(rest) => (SetupKind::TakeOut, Some(rest)),
+        None => (SetupKind::NothingLeft, Some(text.to_owned())),
     })
 }
 
 /// Plans an undo. Writes nothing.
-pub fn plan_undo(host: &Host, record: &Record) -> Result<Plan, Problem> {
+pub fn plan_undo(host: &Host, record: &HostFileRecord) -> Result<Plan, Problem> {
     let before = read_text(&record.file).map_err(|why| Problem::of(&record.file, why))?;
     let (kind, after) =
         undone(host, record, before.as_deref()).map_err(|refusal| refusal.of(&record.file))?;
@@ -180,8 +189,8 @@ pub fn plan_undo(host: &Host, record: &Record) -> Result<Plan, Problem> {
 }
 
 /// Undoes our changes to a file.
-pub fn undo(records: &Records, host: &Host, record: &Record) -> Result<Kind, Problem> {
-    let mut kind = Kind::Forget;
+pub fn undo(records: &HostFileRecords, host: &Host, record: &HostFileRecord) -> Result<SetupKind, Problem> {
+    let mut kind = SetupKind::NothingLeft;
     if let Some(folder) = record.file.parent().filter(|_| record.holds_something()) {
         std::fs::create_dir_all(folder)
             .map_err(|error| Problem::of(&record.file, format!("cannot be written: {error}")))?;
@@ -220,36 +229,45 @@ fn missing_folders(file: &Path) -> Vec<PathBuf> {
 }
 
 /// A server's project and name.
-pub type Server = (Option<PathBuf>, String);
+pub type ServerKey = (Option<PathBuf>, String);
 
-fn thinned(host: &Host, text: &str, servers: &[Server]) -> Result<(String, Vec<Taken>), Refusal> {
+fn without_servers(
+    host: &Host,
+    text: &str,
+    servers: &[ServerKey],
+) -> Result<(String, Vec<RemovedServer>), HostFileError> {
     let (mut rest, mut taken) = (text.to_owned(), Vec::new());
     for (project, name) in servers {
         if let Some((without, raw)) = host.without_server(&rest, project.as_deref(), name)? {
             rest = without;
-            taken.push(Taken { project: project.clone(), name: name.clone(), raw });
+            taken.push(RemovedServer { project: project.clone(), name: name.clone(), raw });
         }
     }
     Ok((rest, taken))
 }
 
 /// Plans removing servers from a file. Writes nothing.
-pub fn plan_removal(host: &Host, file: &Path, servers: &[Server]) -> Result<Plan, Problem> {
+pub fn plan_removal(host: &Host, file: &Path, servers: &[ServerKey]) -> Result<Plan, Problem> {
     let before = read_text(file).map_err(|why| Problem::of(file, why))?;
-    let after =
-        thinned(host, before.as_deref().unwrap_or_default(), servers).map_err(|refusal| refusal.of(file))?;
-    Ok(Plan { after: before.is_some().then_some(after.0), before, kind: Kind::Thin })
+    let after = without_servers(host, before.as_deref().unwrap_or_default(), servers)
+        .map_err(|refusal| refusal.of(file))?;
+    Ok(Plan { after: before.is_some().then_some(after.0), before, kind: SetupKind::RemoveImported })
 }
 
 /// Removes servers from a file.
-pub fn take_out(records: &Records, host: &Host, file: &Path, servers: &[Server]) -> Result<Kind, Problem> {
+pub fn take_out(
+    records: &HostFileRecords,
+    host: &Host,
+    file: &Path,
+    servers: &[ServerKey],
+) -> Result<SetupKind, Problem> {
     let known = records.of(file).map_err(|why| Problem::of(file, why))?;
     let taken = std::cell::RefCell::new(Vec::new());
     swap(
         file,
         |text| {
             let Some(text) = text else { return Ok(Edit::Keep) };
-            let (rest, out) = thinned(host, text, servers)?;
+            let (rest, out) = without_servers(host, text, servers)?;
             taken.replace(out);
             Ok(if rest == text { Edit::Keep } else { Edit::Write(rest) })
         },
@@ -257,8 +275,8 @@ pub fn take_out(records: &Records, host: &Host, file: &Path, servers: &[Server])
             let mut record = base(host, file, before, known.as_ref());
             record.taken.extend(taken.borrow().iter().cloned());
             record.written = after.map(fingerprint).unwrap_or_default();
-            records.keep(&record)
+            records.save(&record)
         },
     )?;
-    Ok(Kind::Thin)
+    Ok(SetupKind::RemoveImported)
 }

@@ -30,10 +30,10 @@ pub fn find(named: Option<&Path>, path: &[PathBuf]) -> Result<String, NoShim> {
         let named = std::path::absolute(named).unwrap_or_else(|_| named.to_owned());
         return if is_program(&named) { text(named) } else { Err(NoShim::NoProgram(named)) };
     }
-    let ourselves = ourselves();
+    let ourselves = own_binary();
     let beside = ourselves.parent().map(|folder| folder.join(KEY)).filter(|file| is_program(file));
     let found = match beside {
-        Some(beside) => by_lasting_name(beside, path),
+        Some(beside) => stable_path(beside, path),
         None => path.iter().map(|folder| folder.join(KEY)).find(|file| is_program(file)),
     };
     let found = found.ok_or(NoShim::Nowhere(ourselves))?;
@@ -44,7 +44,7 @@ pub fn find(named: Option<&Path>, path: &[PathBuf]) -> Result<String, NoShim> {
 }
 
 /// Package managers keep each version in its own folder and a link on PATH: the link outlives the version.
-fn by_lasting_name(beside: PathBuf, path: &[PathBuf]) -> Option<PathBuf> {
+fn stable_path(beside: PathBuf, path: &[PathBuf]) -> Option<PathBuf> {
     let real = beside.canonicalize().ok();
     let on_path = path.iter().map(|folder| folder.join(KEY));
     let mut same = on_path.filter(|file| real.is_some() && file.canonicalize().ok() == real);
@@ -52,7 +52,7 @@ fn by_lasting_name(beside: PathBuf, path: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// The path of our own binary, even if an upgrade replaced it while we run.
-fn ourselves() -> PathBuf {
+fn own_binary() -> PathBuf {
     let path = std::env::current_exe().unwrap_or_default();
     match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
         Some(before) if !path.exists() => OsString::from_vec(before.to_owned()).into(),
@@ -88,9 +88,9 @@ mod tests {
         std::fs::create_dir_all(at("bin")).unwrap();
         std::fs::write(at("v1/switchboard"), "").unwrap();
         std::os::unix::fs::symlink(at("v1/switchboard"), at("bin/switchboard")).unwrap();
-        let found = by_lasting_name(at("v1/switchboard"), &[at("none"), at("bin")]);
+        let found = stable_path(at("v1/switchboard"), &[at("none"), at("bin")]);
         assert_eq!(found, Some(at("bin/switchboard")));
-        assert_eq!(by_lasting_name(at("v1/switchboard"), &[]), Some(at("v1/switchboard")));
+        assert_eq!(stable_path(at("v1/switchboard"), &[]), Some(at("v1/switchboard")));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::machine::{Machine, Trace};
-use super::{Contents, Entry, Host, KEY, is_off, url, words};
+use super::machine::{Evidence, Machine};
+use super::{Host, HostFileContents, KEY, ServerEntry, is_off, url, words};
 use crate::definition::shown_url;
 use crate::document::Problem;
 use crate::expand::Template;
@@ -11,30 +11,30 @@ use crate::files::text::read_text;
 
 /// A host on this machine.
 #[derive(Debug)]
-pub struct Surveyed {
+pub struct SurveyedHost {
     pub host: &'static Host,
-    pub by: Trace,
-    pub files: Vec<File>,
+    pub by: Evidence,
+    pub files: Vec<SurveyedFile>,
 }
 
 /// One of its files, which may not exist yet.
 #[derive(Debug)]
-pub struct File {
+pub struct SurveyedFile {
     pub path: PathBuf,
     /// The error says why the file cannot be read.
-    pub state: Result<State, Problem>,
+    pub state: Result<HostFileState, Problem>,
 }
 
 #[derive(Debug, Default)]
-pub struct State {
+pub struct HostFileState {
     /// Servers that the host starts or connects to itself.
-    pub servers: Vec<Server>,
+    pub servers: Vec<HostServer>,
     /// The entry that starts Switchboard.
-    pub switchboard: Option<Switchboard>,
+    pub switchboard: Option<SwitchboardEntry>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct HostServer {
     pub name: String,
     /// Claude Code has servers for a single project.
     pub project: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct Server {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Switchboard {
+pub struct SwitchboardEntry {
     pub command: PathBuf,
     /// Whether that program exists.
     pub exists: bool,
@@ -53,44 +53,44 @@ pub struct Switchboard {
 }
 
 /// Surveys every host on this machine. Read-only.
-pub fn survey(machine: &Machine) -> Vec<Surveyed> {
-    let look = |present: super::machine::Present| {
+pub fn survey(machine: &Machine) -> Vec<SurveyedHost> {
+    let look = |present: super::machine::InstalledHost| {
         let mut paths = machine.existing(present.host);
         if paths.is_empty() {
             paths = machine.targets(present.host);
         }
-        let files = paths.into_iter().map(|path| File { state: state(present.host, &path), path });
-        Surveyed { host: present.host, by: present.by, files: files.collect() }
+        let files = paths.into_iter().map(|path| SurveyedFile { state: state(present.host, &path), path });
+        SurveyedHost { host: present.host, by: present.by, files: files.collect() }
     };
     machine.present().into_iter().map(look).collect()
 }
 
-fn state(host: &Host, path: &Path) -> Result<State, Problem> {
+fn state(host: &Host, path: &Path) -> Result<HostFileState, Problem> {
     let Some(text) = read_text(path).map_err(|why| Problem::of(path, why))? else {
-        return Ok(State::default());
+        return Ok(HostFileState::default());
     };
-    let Contents { entries, .. } = host.format.read(&text).map_err(|refusal| refusal.of(path))?;
+    let HostFileContents { entries, .. } = host.format.read(&text).map_err(|refusal| refusal.of(path))?;
     let (ours, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_ours);
     let switchboard = ours.into_iter().find(|entry| entry.project.is_none()).map(|entry| {
         let command = PathBuf::from(words(&entry.value).into_iter().next().unwrap_or_default());
-        Switchboard { exists: command.is_file(), command, is_off: is_off(&entry.value) }
+        SwitchboardEntry { exists: command.is_file(), command, is_off: is_off(&entry.value) }
     });
-    Ok(State { servers: others.into_iter().map(server).collect(), switchboard })
+    Ok(HostFileState { servers: others.into_iter().map(server).collect(), switchboard })
 }
 
 /// Whether an entry starts Switchboard, under whatever name.
-pub fn is_ours(entry: &Entry) -> bool {
+pub fn is_ours(entry: &ServerEntry) -> bool {
     let words = words(&entry.value);
     let program = words.first().and_then(|word| Path::new(word).file_name());
     program.is_some_and(|program| program == KEY)
 }
 
-fn server(entry: Entry) -> Server {
+fn server(entry: ServerEntry) -> HostServer {
     let command = words(&entry.value).into_iter().next();
     // The path and the query of a URL may contain secrets.
     let place = |url: &str| shown_url(&Template::text(url.split(['?', '#']).next().unwrap_or_default()));
     let command = command.or_else(|| url(&entry.value).map(place));
-    Server {
+    HostServer {
         is_off: is_off(&entry.value),
         command: command.unwrap_or_default(),
         name: entry.name,
@@ -127,16 +127,19 @@ mod tests {
         };
         let found = survey(&machine);
         let ids: Vec<_> = found.iter().map(|surveyed| (surveyed.host.id, surveyed.by)).collect();
-        assert_eq!(ids, [("cursor", Trace::File), ("gemini", Trace::File), ("junie", Trace::Folder)]);
+        assert_eq!(
+            ids,
+            [("cursor", Evidence::File), ("gemini", Evidence::File), ("junie", Evidence::Folder)]
+        );
         let state = found[0].files[0].state.as_ref().unwrap();
-        let server = |name: &str, command: &str, is_off| Server {
+        let server = |name: &str, command: &str, is_off| HostServer {
             name: name.to_owned(),
             project: None,
             command: command.to_owned(),
             is_off,
         };
         assert_eq!(state.servers, [server("a", "npx", false), server("b", "https://h/mcp", true)]);
-        let expect = Switchboard { command: "/no/switchboard".into(), exists: false, is_off: false };
+        let expect = SwitchboardEntry { command: "/no/switchboard".into(), exists: false, is_off: false };
         assert_eq!(state.switchboard, Some(expect));
         assert_eq!(found[1].files[0].state.as_ref().unwrap_err().at, Some((1, 1)));
         assert!(found[2].files[0].state.as_ref().is_ok_and(|state| state.servers.is_empty()));

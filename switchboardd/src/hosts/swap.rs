@@ -11,20 +11,20 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{Access, CWD, RenameFlags, access, renameat_with};
 use rustix::process::{Pid, geteuid, test_kill_process};
 
-use super::Refusal;
+use super::HostFileError;
 use crate::document::Problem;
 use crate::files::text::read_text;
 
 /// A program that writes in between this often is busy.
-const TRIES: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
 /// How long a file that cannot be parsed may still be in the middle of a write.
 const INCOMPLETE_GRACE: Duration = Duration::from_millis(60);
 /// Time between two reads of a file that is being written: many times what a save takes.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// A file written longer ago than this is not being written now.
 const RECENT_WRITE: Duration = Duration::from_secs(1);
-const BUSY: &str = "is written by another program all the time; close that one and try again";
-const DRAFT: &str = ".switchboard-";
+const BUSY_TEXT: &str = "is written by another program all the time; close that one and try again";
+const TEMP_PREFIX: &str = ".switchboard-";
 
 /// What to do with a file.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub enum Edit {
 
 /// What was done with it.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Swapped {
+pub enum SwapOutcome {
     Kept,
     Written,
     Deleted,
@@ -46,20 +46,20 @@ pub enum Swapped {
 /// in between. Before each try, `about_to` gets the old and the new text.
 pub fn swap(
     path: &Path,
-    mut edit: impl FnMut(Option<&str>) -> Result<Edit, Refusal>,
+    mut edit: impl FnMut(Option<&str>) -> Result<Edit, HostFileError>,
     mut about_to: impl FnMut(Option<&str>, Option<&str>) -> io::Result<()>,
-) -> Result<Swapped, Problem> {
+) -> Result<SwapOutcome, Problem> {
     let real = real_path(path).map_err(|why| Problem::of(path, why))?;
     let unwritten = |error: io::Error| Problem::of(path, format!("cannot be written: {error}"));
     let look = || read_text(&real).map_err(|why| Problem::of(path, why));
     let settled =
-        |known: Which, had_text| settled(&real, known, had_text).map_err(|why| Problem::of(path, why));
+        |known: FileIdentity, had_text| settled(&real, known, had_text).map_err(|why| Problem::of(path, why));
     let first = which(&real);
     let (mut known, mut stands) = if is_fresh(&real) { settled(first, false)? } else { (first, look()?) };
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let had_text = has_text(stands.as_deref());
         let wanted = match edit(stands.as_deref()) {
-            Ok(Edit::Keep) => return Ok(Swapped::Kept),
+            Ok(Edit::Keep) => return Ok(SwapOutcome::Kept),
             Ok(Edit::Write(text)) => Some(text),
             Ok(Edit::Delete) => None,
             Err(refusal) => {
@@ -72,31 +72,35 @@ pub fn swap(
             }
         };
         about_to(stands.as_deref(), wanted.as_deref()).map_err(unwritten)?;
-        let draft =
-            Draft::new(&real, wanted.as_deref().unwrap_or_default()).map_err(|why| Problem::of(path, why))?;
+        let draft = TempFile::new(&real, wanted.as_deref().unwrap_or_default())
+            .map_err(|why| Problem::of(path, why))?;
         let is_done = read_text(&real).as_ref() == Ok(&stands)
             && match (&stands, &wanted) {
-                (None, None) => return Ok(Swapped::Kept),
+                (None, None) => return Ok(SwapOutcome::Kept),
                 (Some(stood), Some(wanted)) => draft.exchange(&real, stood, wanted),
-                (None, Some(_)) => draft.place(&real),
+                (None, Some(_)) => draft.move_to_empty(&real),
                 (Some(stood), None) => draft.take(&real, stood),
             }
             .map_err(unwritten)?;
         if is_done {
-            return Ok(if wanted.is_some() { Swapped::Written } else { Swapped::Deleted });
+            return Ok(if wanted.is_some() { SwapOutcome::Written } else { SwapOutcome::Deleted });
         }
         // Another program writes. We continue with what it will have written.
         (known, stands) = settled(known, had_text)?;
     }
-    Err(Problem::of(path, BUSY))
+    Err(Problem::of(path, BUSY_TEXT))
 }
 
 /// The text once no program is in the middle of writing it. Hosts truncate a file and fill it again: one that
 /// had text must have some again, and two reads must agree. A file that replaces another is complete at once.
-fn settled(real: &Path, known: Which, had_text: bool) -> Result<(Which, Option<String>), String> {
+fn settled(
+    real: &Path,
+    known: FileIdentity,
+    had_text: bool,
+) -> Result<(FileIdentity, Option<String>), String> {
     let look = || (which(real), read_text(real));
     let mut last = (known, Ok(None));
-    for round in 0..TRIES {
+    for round in 0..MAX_ATTEMPTS {
         let now = look();
         let (is_same, is_other) = (round > 0 && now == last, now.0 != last.0);
         let is_fit = match &now.1 {
@@ -111,7 +115,7 @@ fn settled(real: &Path, known: Which, had_text: bool) -> Result<(Which, Option<S
     }
     match had_text && !has_text(last.1.ok().flatten().as_deref()) {
         true => Err("was emptied by another program in this moment; look at it and try again".to_owned()),
-        false => Err(BUSY.to_owned()),
+        false => Err(BUSY_TEXT.to_owned()),
     }
 }
 
@@ -120,9 +124,9 @@ fn has_text(text: Option<&str>) -> bool {
 }
 
 /// Identifies a file: by its inode and, because inodes are reused, its creation time.
-type Which = Option<(u64, Option<SystemTime>)>;
+type FileIdentity = Option<(u64, Option<SystemTime>)>;
 
-fn which(real: &Path) -> Which {
+fn which(real: &Path) -> FileIdentity {
     real.metadata().ok().map(|meta| (meta.ino(), meta.created().ok()))
 }
 
@@ -140,13 +144,13 @@ fn real_path(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// The next version of a file, in the same folder; removed on drop.
-struct Draft {
+struct TempFile {
     path: PathBuf,
     /// It holds a host's text that could not be put back.
     is_left: bool,
 }
 
-impl Draft {
+impl TempFile {
     fn new(real: &Path, text: &str) -> Result<Self, String> {
         let failed = |error: io::Error| format!("cannot be written: {error}");
         let meta = real.metadata().ok();
@@ -203,21 +207,21 @@ impl Draft {
     /// even newer one appeared meanwhile.
     fn give_back(self, real: &Path, placed: &str) -> io::Result<()> {
         let mut placed = Ok(Some(placed.to_owned()));
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let theirs = read_text(&self.path);
             if let Err(error) = renameat_with(CWD, &self.path, CWD, real, RenameFlags::EXCHANGE) {
-                return Err(self.left(&error.into()));
+                return Err(self.keep_aside(&error.into()));
             }
             if read_text(&self.path) == placed {
                 return Ok(());
             }
             placed = theirs;
         }
-        Err(self.left(&io::Error::other("another program writes it all the time")))
+        Err(self.keep_aside(&io::Error::other("another program writes it all the time")))
     }
 
     /// Keeps a host's file that cannot be put back, under a name that `sweep` does not remove.
-    fn left(mut self, error: &io::Error) -> io::Error {
+    fn keep_aside(mut self, error: &io::Error) -> io::Error {
         let kept = self.path.with_extension("kept");
         let kept = if std::fs::rename(&self.path, &kept).is_ok() { kept } else { self.path.clone() };
         self.is_left = true;
@@ -225,7 +229,7 @@ impl Draft {
     }
 
     /// Creates the file; false if there is one by now.
-    fn place(self, real: &Path) -> io::Result<bool> {
+    fn move_to_empty(self, real: &Path) -> io::Result<bool> {
         match std::fs::hard_link(&self.path, real) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -246,13 +250,13 @@ impl Draft {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(_) => match std::fs::rename(&self.path, real) {
                 Ok(()) => Ok(false),
-                Err(error) => Err(self.left(&error)),
+                Err(error) => Err(self.keep_aside(&error)),
             },
         }
     }
 }
 
-impl Drop for Draft {
+impl Drop for TempFile {
     fn drop(&mut self) {
         if !self.is_left {
             let _ = std::fs::remove_file(&self.path);
@@ -263,7 +267,7 @@ impl Drop for Draft {
 fn draft_path(real: &Path, pid: u32) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(real.file_name().unwrap_or_default());
-    name.push(format!("{DRAFT}{pid}"));
+    name.push(format!("{TEMP_PREFIX}{pid}"));
     real.with_file_name(name)
 }
 

@@ -1,29 +1,29 @@
 //! Every host, and what is known of its files, as data.
 
-use super::{Base, Format, Gaps, Host, HostFile, Part, Unit};
+use super::{BaseFolder, EntryValue, Host, HostFile, HostFileFormat, PlaceholderSyntax, TimeoutUnit};
 
-const PLAIN: &[(&str, Part)] = &[("command", Part::Shim), ("args", Part::NoArgs)];
-const STDIO: &[(&str, Part)] =
-    &[("type", Part::Text("stdio")), ("command", Part::Shim), ("args", Part::NoArgs)];
+const PLAIN: &[(&str, EntryValue)] = &[("command", EntryValue::Shim), ("args", EntryValue::NoArgs)];
+const STDIO: &[(&str, EntryValue)] =
+    &[("type", EntryValue::Text("stdio")), ("command", EntryValue::Shim), ("args", EntryValue::NoArgs)];
 
-const MCP_SERVERS: Format = Format::Json { key: "mcpServers", projects: false };
+const MCP_SERVERS: HostFileFormat = HostFileFormat::Json { key: "mcpServers", projects: false };
 
-const fn place(base: Base, file: &'static str, folder: &'static str) -> HostFile {
+const fn host_file(base: BaseFolder, file: &'static str, folder: &'static str) -> HostFile {
     HostFile { base, file, folder: Some(folder) }
 }
 
 /// A file that is used only if it exists.
-const fn existing(base: Base, file: &'static str) -> HostFile {
+const fn existing(base: BaseFolder, file: &'static str) -> HostFile {
     HostFile { base, file, folder: None }
 }
 
 /// A host whose servers are plain members of `mcpServers`.
-const fn plain(
+const fn plain_host(
     id: &'static str,
     name: &'static str,
     programs: &'static [&'static str],
     places: &'static [HostFile],
-    gaps: Gaps,
+    gaps: PlaceholderSyntax,
 ) -> Host {
     Host {
         id,
@@ -33,203 +33,213 @@ const fn plain(
         alternatives: false,
         format: MCP_SERVERS,
         entry: PLAIN,
-        gaps,
-        timeout: Unit::Milliseconds,
+        placeholders: gaps,
+        timeout: TimeoutUnit::Milliseconds,
     }
 }
 
 /// In the order in which users see them.
 pub static HOSTS: [Host; 16] = [
     Host {
-        format: Format::Json { key: "mcpServers", projects: true },
+        format: HostFileFormat::Json { key: "mcpServers", projects: true },
         entry: STDIO,
-        ..plain(
+        ..plain_host(
             "claude-code",
             "Claude Code",
             &["claude"],
             &[
                 // With the variable set, the file is in that folder; without it, next to `~/.claude`.
                 HostFile {
-                    base: Base::Variable("CLAUDE_CONFIG_DIR", ""),
+                    base: BaseFolder::Variable("CLAUDE_CONFIG_DIR", ""),
                     file: ".claude.json",
                     folder: Some(".claude"),
                 },
             ],
-            Gaps::Plain,
+            PlaceholderSyntax::Plain,
         )
     },
-    plain(
+    plain_host(
         "claude-desktop",
         "Claude Desktop",
         &[],
-        &[place(Base::Application, "Claude/claude_desktop_config.json", "Claude")],
-        Gaps::None,
+        &[host_file(BaseFolder::Application, "Claude/claude_desktop_config.json", "Claude")],
+        PlaceholderSyntax::None,
     ),
-    plain("cursor", "Cursor", &["cursor"], &[place(Base::Home, ".cursor/mcp.json", ".cursor")], Gaps::Env),
+    plain_host(
+        "cursor",
+        "Cursor",
+        &["cursor"],
+        &[host_file(BaseFolder::Home, ".cursor/mcp.json", ".cursor")],
+        PlaceholderSyntax::Env,
+    ),
     Host {
-        format: Format::Json { key: "servers", projects: false },
+        format: HostFileFormat::Json { key: "servers", projects: false },
         entry: STDIO,
-        timeout: Unit::Nothing,
-        ..plain(
+        timeout: TimeoutUnit::Nothing,
+        ..plain_host(
             "vscode",
             "VS Code",
             &["code", "code-insiders", "codium"],
             &[
-                place(Base::Application, "Code/User/mcp.json", "Code/User"),
-                place(Base::Application, "Code - Insiders/User/mcp.json", "Code - Insiders/User"),
-                place(Base::Application, "VSCodium/User/mcp.json", "VSCodium/User"),
+                host_file(BaseFolder::Application, "Code/User/mcp.json", "Code/User"),
+                host_file(BaseFolder::Application, "Code - Insiders/User/mcp.json", "Code - Insiders/User"),
+                host_file(BaseFolder::Application, "VSCodium/User/mcp.json", "VSCodium/User"),
             ],
-            Gaps::Env,
+            PlaceholderSyntax::Env,
         )
     },
     Host {
         entry: &[
-            ("type", Part::Text("local")),
-            ("command", Part::Shim),
-            ("args", Part::NoArgs),
-            ("tools", Part::List("*")),
+            ("type", EntryValue::Text("local")),
+            ("command", EntryValue::Shim),
+            ("args", EntryValue::NoArgs),
+            ("tools", EntryValue::List("*")),
         ],
-        ..plain(
+        ..plain_host(
             "copilot-cli",
             "Copilot CLI",
             &["copilot"],
-            &[place(Base::Variable("COPILOT_HOME", ".copilot"), "mcp-config.json", "")],
-            Gaps::Plain,
+            &[host_file(BaseFolder::Variable("COPILOT_HOME", ".copilot"), "mcp-config.json", "")],
+            PlaceholderSyntax::Plain,
         )
     },
     Host {
-        format: Format::Json { key: "context_servers", projects: false },
-        timeout: Unit::Seconds,
-        ..plain(
+        format: HostFileFormat::Json { key: "context_servers", projects: false },
+        timeout: TimeoutUnit::Seconds,
+        ..plain_host(
             "zed",
             "Zed",
             &["zed", "zeditor"],
-            &[place(Base::Config, "zed/settings.json", "zed")],
-            Gaps::None,
+            &[host_file(BaseFolder::Config, "zed/settings.json", "zed")],
+            PlaceholderSyntax::None,
         )
     },
-    plain(
+    plain_host(
         "windsurf",
         "Windsurf",
         &["windsurf"],
         &[
-            place(Base::Home, ".codeium/windsurf/mcp_config.json", ".codeium/windsurf"),
-            existing(Base::Home, ".codeium/mcp_config.json"),
+            host_file(BaseFolder::Home, ".codeium/windsurf/mcp_config.json", ".codeium/windsurf"),
+            existing(BaseFolder::Home, ".codeium/mcp_config.json"),
         ],
-        Gaps::Env,
+        PlaceholderSyntax::Env,
     ),
     Host {
-        format: Format::Toml,
+        format: HostFileFormat::Toml,
         // Without it, Codex runs one call at a time.
-        entry: &[("command", Part::Shim), ("supports_parallel_tool_calls", Part::True)],
-        timeout: Unit::Nothing,
-        ..plain(
+        entry: &[("command", EntryValue::Shim), ("supports_parallel_tool_calls", EntryValue::True)],
+        timeout: TimeoutUnit::Nothing,
+        ..plain_host(
             "codex",
             "Codex",
             &["codex"],
-            &[place(Base::Variable("CODEX_HOME", ".codex"), "config.toml", "")],
-            Gaps::None,
+            &[host_file(BaseFolder::Variable("CODEX_HOME", ".codex"), "config.toml", "")],
+            PlaceholderSyntax::None,
         )
     },
-    plain(
+    plain_host(
         "gemini",
         "Gemini CLI",
         &["gemini"],
-        &[place(Base::Home, ".gemini/settings.json", ".gemini")],
-        Gaps::Dollar,
+        &[host_file(BaseFolder::Home, ".gemini/settings.json", ".gemini")],
+        PlaceholderSyntax::Dollar,
     ),
     Host {
-        timeout: Unit::Seconds,
-        ..plain(
+        timeout: TimeoutUnit::Seconds,
+        ..plain_host(
             "cline",
             "Cline",
             &["cline"],
             &[
-                place(Base::Home, ".cline/data/settings/cline_mcp_settings.json", ".cline/data"),
-                existing(Base::Home, ".cline/mcp.json"),
-                place(
-                    Base::Application,
+                host_file(BaseFolder::Home, ".cline/data/settings/cline_mcp_settings.json", ".cline/data"),
+                existing(BaseFolder::Home, ".cline/mcp.json"),
+                host_file(
+                    BaseFolder::Application,
                     "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
                     "Code/User/globalStorage/saoudrizwan.claude-dev",
                 ),
-                place(
-                    Base::Application,
+                host_file(
+                    BaseFolder::Application,
                     "Cursor/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
                     "Cursor/User/globalStorage/saoudrizwan.claude-dev",
                 ),
             ],
-            Gaps::Env,
+            PlaceholderSyntax::Env,
         )
     },
     Host {
-        timeout: Unit::Seconds,
-        ..plain(
+        timeout: TimeoutUnit::Seconds,
+        ..plain_host(
             "roo",
             "Roo Code",
             &[],
             &[
-                place(
-                    Base::Application,
+                host_file(
+                    BaseFolder::Application,
                     "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
                     "Code/User/globalStorage/rooveterinaryinc.roo-cline",
                 ),
-                place(
-                    Base::Application,
+                host_file(
+                    BaseFolder::Application,
                     "VSCodium/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
                     "VSCodium/User/globalStorage/rooveterinaryinc.roo-cline",
                 ),
-                place(
-                    Base::Application,
+                host_file(
+                    BaseFolder::Application,
                     "Cursor/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
                     "Cursor/User/globalStorage/rooveterinaryinc.roo-cline",
                 ),
             ],
-            Gaps::Env,
+            PlaceholderSyntax::Env,
         )
     },
     Host {
-        format: Format::Yaml,
-        entry: &[("name", Part::Text(super::KEY)), ("command", Part::Shim)],
-        timeout: Unit::Nothing,
-        ..plain(
+        format: HostFileFormat::Yaml,
+        entry: &[("name", EntryValue::Text(super::KEY)), ("command", EntryValue::Shim)],
+        timeout: TimeoutUnit::Nothing,
+        ..plain_host(
             "continue",
             "Continue",
             &["cn"],
-            &[place(Base::Variable("CONTINUE_GLOBAL_DIR", ".continue"), "config.yaml", "")],
-            Gaps::Secrets,
+            &[host_file(BaseFolder::Variable("CONTINUE_GLOBAL_DIR", ".continue"), "config.yaml", "")],
+            PlaceholderSyntax::Secrets,
         )
     },
     Host {
         alternatives: true,
-        format: Format::Json { key: "mcp", projects: false },
-        entry: &[("type", Part::Text("local")), ("command", Part::Argv), ("enabled", Part::True)],
+        format: HostFileFormat::Json { key: "mcp", projects: false },
+        entry: &[
+            ("type", EntryValue::Text("local")),
+            ("command", EntryValue::Argv),
+            ("enabled", EntryValue::True),
+        ],
         // Its `timeout` limits fetching the list of tools.
-        timeout: Unit::Nothing,
-        ..plain(
+        timeout: TimeoutUnit::Nothing,
+        ..plain_host(
             "opencode",
             "OpenCode",
             &["opencode"],
             &[
-                place(Base::Config, "opencode/opencode.json", "opencode"),
-                existing(Base::Config, "opencode/opencode.jsonc"),
-                existing(Base::Config, "opencode/config.json"),
+                host_file(BaseFolder::Config, "opencode/opencode.json", "opencode"),
+                existing(BaseFolder::Config, "opencode/opencode.jsonc"),
+                existing(BaseFolder::Config, "opencode/config.json"),
             ],
-            Gaps::Braces,
+            PlaceholderSyntax::Braces,
         )
     },
-    plain(
+    plain_host(
         "junie",
         "Junie (JetBrains)",
         &["junie"],
-        &[place(Base::Home, ".junie/mcp/mcp.json", ".junie")],
-        Gaps::None,
+        &[host_file(BaseFolder::Home, ".junie/mcp/mcp.json", ".junie")],
+        PlaceholderSyntax::None,
     ),
     Host {
-        format: Format::Json { key: "servers", projects: false },
+        format: HostFileFormat::Json { key: "servers", projects: false },
         entry: STDIO,
-        ..plain("visual-studio", "Visual Studio", &[], &[], Gaps::Env)
+        ..plain_host("visual-studio", "Visual Studio", &[], &[], PlaceholderSyntax::Env)
     },
-    plain("jetbrains", "JetBrains AI Assistant", &[], &[], Gaps::None),
+    plain_host("jetbrains", "JetBrains AI Assistant", &[], &[], PlaceholderSyntax::None),
 ];
 
 pub fn by_id(id: &str) -> Option<&'static Host> {

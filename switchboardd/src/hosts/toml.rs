@@ -5,33 +5,33 @@ pub(super) mod edit;
 use serde_json::{Map, Value, json};
 use toml_edit::{Document, Item, TableLike};
 
-use super::{Contents, Entry, Refusal};
+use super::{HostFileContents, HostFileError, ServerEntry};
 
 pub(super) const SERVERS: &str = "mcp_servers";
 
-pub(super) fn read(text: &str) -> Result<Contents, Refusal> {
+pub(super) fn read(text: &str) -> Result<HostFileContents, HostFileError> {
     let document = parse(text)?;
-    let mut contents = Contents::default();
+    let mut contents = HostFileContents::default();
     let Some(servers) = document.get(SERVERS) else { return Ok(contents) };
     let servers =
-        servers.as_table_like().ok_or_else(|| Refusal::new(format!("`{SERVERS}` must be a table")))?;
+        servers.as_table_like().ok_or_else(|| HostFileError::new(format!("`{SERVERS}` must be a table")))?;
     for (name, item) in servers.iter() {
-        contents.entries.push(Entry { name: name.to_owned(), project: None, value: plain(item) });
+        contents.entries.push(ServerEntry { name: name.to_owned(), project: None, value: to_value(item) });
     }
     Ok(contents)
 }
 
-pub(super) fn parse(text: &str) -> Result<Document<&str>, Refusal> {
+pub(super) fn parse(text: &str) -> Result<Document<&str>, HostFileError> {
     Document::parse(text).map_err(|error| {
         let why = format!("not valid TOML: {}", error.message().lines().next().unwrap_or_default());
         match error.span() {
-            Some(span) => Refusal::at(text, span.start, why),
-            None => Refusal::new(why),
+            Some(span) => HostFileError::at(text, span.start, why),
+            None => HostFileError::new(why),
         }
     })
 }
 
-pub(super) fn plain(item: &Item) -> Value {
+pub(super) fn to_value(item: &Item) -> Value {
     match item {
         Item::None => Value::Null,
         Item::Value(value) => plain_value(value),
@@ -53,5 +53,5 @@ fn plain_value(value: &toml_edit::Value) -> Value {
 }
 
 fn members(table: &dyn TableLike) -> Value {
-    Value::Object(table.iter().map(|(name, item)| (name.to_owned(), plain(item))).collect::<Map<_, _>>())
+    Value::Object(table.iter().map(|(name, item)| (name.to_owned(), to_value(item))).collect::<Map<_, _>>())
 }

@@ -1,6 +1,6 @@
 //! Values to write into a host's file, before they get that file's format.
 
-use super::Part;
+use super::EntryValue;
 
 /// A value to write; members keep their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub(super) enum Tree {
 
 impl Tree {
     /// The entry that starts the shim.
-    pub(super) fn entry(parts: &[(&str, Part)], shim: &str) -> Self {
-        let tree = |part: &Part| match part {
-            Part::Shim => Self::Text(shim.to_owned()),
-            Part::Argv => Self::List(vec![shim.to_owned()]),
-            Part::Text(text) => Self::Text((*text).to_owned()),
-            Part::True => Self::Flag(true),
-            Part::NoArgs => Self::List(Vec::new()),
-            Part::List(text) => Self::List(vec![(*text).to_owned()]),
+    pub(super) fn entry(parts: &[(&str, EntryValue)], shim: &str) -> Self {
+        let tree = |part: &EntryValue| match part {
+            EntryValue::Shim => Self::Text(shim.to_owned()),
+            EntryValue::Argv => Self::List(vec![shim.to_owned()]),
+            EntryValue::Text(text) => Self::Text((*text).to_owned()),
+            EntryValue::True => Self::Flag(true),
+            EntryValue::NoArgs => Self::List(Vec::new()),
+            EntryValue::List(text) => Self::List(vec![(*text).to_owned()]),
         };
         Self::Object(parts.iter().map(|(name, part)| ((*name).to_owned(), tree(part))).collect())
     }

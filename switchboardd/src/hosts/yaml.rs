@@ -5,12 +5,12 @@ pub(super) mod edit;
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 use serde_json::{Map, Value, json};
 
-use super::{Contents, Entry, Refusal};
+use super::{HostFileContents, HostFileError, ServerEntry};
 
 pub(super) const SERVERS: &str = "mcpServers";
 
-pub(super) fn read(text: &str) -> Result<Contents, Refusal> {
-    let mut contents = Contents::default();
+pub(super) fn read(text: &str) -> Result<HostFileContents, HostFileError> {
+    let mut contents = HostFileContents::default();
     let documents = parse(text)?;
     let Some(servers) = documents.first().and_then(|document| member(document, SERVERS)) else {
         return Ok(contents);
@@ -18,19 +18,19 @@ pub(super) fn read(text: &str) -> Result<Contents, Refusal> {
     let items = match &servers.data {
         YamlData::Sequence(items) => items.iter(),
         _ if is_null(servers) => [].iter(),
-        _ => return Err(Refusal::new(format!("`{SERVERS}` must be a list"))),
+        _ => return Err(HostFileError::new(format!("`{SERVERS}` must be a list"))),
     };
     for item in items {
-        let value = plain(item);
+        let value = to_value(item);
         // An item that refers to another file has no name here.
         let Some(name) = value["name"].as_str() else { continue };
-        contents.entries.push(Entry { name: name.to_owned(), project: None, value });
+        contents.entries.push(ServerEntry { name: name.to_owned(), project: None, value });
     }
     Ok(contents)
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<MarkedYaml<'_>>, Refusal> {
-    MarkedYaml::load_from_str(text).map_err(|error| Refusal {
+pub(super) fn parse(text: &str) -> Result<Vec<MarkedYaml<'_>>, HostFileError> {
+    MarkedYaml::load_from_str(text).map_err(|error| HostFileError {
         at: Some((error.marker().line(), error.marker().col() + 1)),
         why: format!("not valid YAML: {}", error.info()),
     })
@@ -52,22 +52,22 @@ pub(super) fn is_null(node: &MarkedYaml<'_>) -> bool {
     matches!(node.data, YamlData::Value(Scalar::Null))
 }
 
-pub(super) fn plain(node: &MarkedYaml<'_>) -> Value {
+pub(super) fn to_value(node: &MarkedYaml<'_>) -> Value {
     match &node.data {
         YamlData::Value(Scalar::String(text)) => json!(text),
         YamlData::Value(Scalar::Boolean(flag)) => json!(flag),
         YamlData::Value(Scalar::Integer(number)) => json!(number),
         YamlData::Value(Scalar::FloatingPoint(number)) => json!(number.into_inner()),
-        YamlData::Sequence(items) => items.iter().map(plain).collect(),
+        YamlData::Sequence(items) => items.iter().map(to_value).collect(),
         YamlData::Mapping(members) => {
-            let members = members.iter().map(|(key, value)| (plain_key(key), plain(value)));
+            let members = members.iter().map(|(key, value)| (plain_key(key), to_value(value)));
             Value::Object(members.collect::<Map<_, _>>())
         }
-        YamlData::Tagged(_, inner) => plain(inner),
+        YamlData::Tagged(_, inner) => to_value(inner),
         _ => Value::Null,
     }
 }
 
 fn plain_key(key: &MarkedYaml<'_>) -> String {
-    text_of(key).map_or_else(|| plain(key).to_string(), ToOwned::to_owned)
+    text_of(key).map_or_else(|| to_value(key).to_string(), ToOwned::to_owned)
 }

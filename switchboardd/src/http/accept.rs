@@ -23,7 +23,7 @@ fn takes(headers: &HeaderMap, names: [&str; 3]) -> bool {
         .into_iter()
         .find_map(|name| {
             let named: Vec<bool> =
-                ranges(headers).filter(|range| range.name == name).map(|range| range.welcome).collect();
+                ranges(headers).filter(|range| range.name == name).map(|range| range.accepted).collect();
             (!named.is_empty()).then(|| named.contains(&true))
         })
         .unwrap_or(false)
@@ -31,17 +31,17 @@ fn takes(headers: &HeaderMap, names: [&str; 3]) -> bool {
 
 /// Whether the caller accepts an event stream and nothing else.
 pub(super) fn wants_only_events(headers: &HeaderMap) -> bool {
-    let mut welcome = ranges(headers).filter(|range| range.welcome).peekable();
+    let mut welcome = ranges(headers).filter(|range| range.accepted).peekable();
     welcome.peek().is_some() && welcome.all(|range| range.name == "text/event-stream")
 }
 
 /// A media range in lower case; `welcome` unless it has `q=0`.
-struct Range {
+struct MediaRange {
     name: String,
-    welcome: bool,
+    accepted: bool,
 }
 
-fn ranges(headers: &HeaderMap) -> impl Iterator<Item = Range> {
+fn ranges(headers: &HeaderMap) -> impl Iterator<Item = MediaRange> {
     headers
         .get_all(ACCEPT)
         .iter()
@@ -53,7 +53,7 @@ fn ranges(headers: &HeaderMap) -> impl Iterator<Item = Range> {
             let refused = parts.any(|part| {
                 part.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()).is_some_and(|q| q <= 0.0)
             });
-            Some(Range { name, welcome: !refused })
+            Some(MediaRange { name, accepted: !refused })
         })
 }
 

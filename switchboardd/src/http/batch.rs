@@ -20,7 +20,7 @@ use crate::methods;
 use crate::session::Session;
 
 /// The messages of `body`, if it is an array and this caller may send batches.
-pub(super) fn of<'a>(
+pub(super) fn parse<'a>(
     session: &Session,
     headers: &HeaderMap,
     body: &'a [u8],
@@ -71,7 +71,7 @@ pub(super) async fn answer(
             }
             Ok(Message::Response { id, .. }) => {
                 let body = message.get().as_bytes();
-                let _ = string(id).is_some_and(|ours| session.caller.answered(&ours, body, id));
+                let _ = string(id).is_some_and(|ours| session.caller.deliver_answer(&ours, body, id));
             }
             Err(refused) => items.push(BatchRequest::Done(Some(refused))),
         }

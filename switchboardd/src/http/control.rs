@@ -22,10 +22,10 @@ use crate::catalog::Catalog;
 use crate::daemon_state::Daemon;
 use crate::event_loop::run_blocking;
 use crate::page_access::{self, CODE_LIFE};
-use crate::reload::{ReloadCause, Reloaded, Reloader};
+use crate::reload::{ReloadCause, ReloadResult, Reloader};
 
 /// How long the command may take to write the link file after it received the code.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
+const WRITE_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -42,7 +42,7 @@ struct ControlRequest {
     wait_ms: u64,
 }
 
-pub(super) async fn order(
+pub(super) async fn run_order(
     State(daemon): State<Arc<Daemon>>,
     State(reloader): State<Arc<Reloader>>,
     Path(order): Path<String>,
@@ -66,12 +66,12 @@ pub(super) async fn order(
         "logs" => {
             let same = wanted.boot.as_deref() == Some(daemon.run_id.name());
             let after = if same { wanted.after } else { 0 };
-            logs::answer(&daemon, &found(&daemon, &wanted).await?, after, wanted.wait_ms).await
+            logs::answer(&daemon, &find_suite(&daemon, &wanted).await?, after, wanted.wait_ms).await
         }
-        "explain" => Ok(explain::answer(&found(&daemon, &wanted).await?)),
-        "login" => login::begin(&found(&daemon, &wanted).await?).await,
-        "login-done" => login::done(&found(&daemon, &wanted).await?).await,
-        "logout" => login::end(&found(&daemon, &wanted).await?).await,
+        "explain" => Ok(explain::answer(&find_suite(&daemon, &wanted).await?)),
+        "login" => login::begin(&find_suite(&daemon, &wanted).await?).await,
+        "login-done" => login::done(&find_suite(&daemon, &wanted).await?).await,
+        "logout" => login::end(&find_suite(&daemon, &wanted).await?).await,
         "stop" => {
             tracing::info!(target: "control", "stopping on request");
             daemon.shutdown.drain(Draining::Stop);
@@ -84,7 +84,7 @@ pub(super) async fn order(
 /// A mistake in the config does not fail the reload: everything else was read, and the answer shows the new
 /// state.
 async fn reload(daemon: &Daemon, reloader: &Arc<Reloader>) -> Result<Response, HttpError> {
-    let Reloaded { catalog, config_problems } = reloader.reload(ReloadCause::Requested).await;
+    let ReloadResult { catalog, config_problems } = reloader.reload(ReloadCause::Requested).await;
     let problems: Vec<String> =
         config_problems.iter().chain(&catalog.problems).map(ToString::to_string).collect();
     let answer = json!({
@@ -103,7 +103,7 @@ fn open(daemon: &Daemon) -> Result<Response, HttpError> {
     if let Some(state) = daemon.info.get().map(|place| place.state.clone()) {
         tokio::spawn(async move {
             // The command writes the link file after it has received this answer.
-            tokio::time::sleep(CODE_LIFE + WRITTEN_WITHIN).await;
+            tokio::time::sleep(CODE_LIFE + WRITE_GRACE).await;
             run_blocking(move || page_access::remove_link_file(&state, CODE_LIFE)).await;
         });
     }
@@ -112,7 +112,7 @@ fn open(daemon: &Daemon) -> Result<Response, HttpError> {
 }
 
 async fn restart(daemon: &Arc<Daemon>, order: &ControlRequest) -> Result<Response, HttpError> {
-    let (catalog, at) = found(daemon, order).await?;
+    let (catalog, at) = find_suite(daemon, order).await?;
     let suite = &catalog.suites[at];
     if suite.is_held() {
         return Err(held(suite.child_name()));
@@ -127,7 +127,10 @@ fn held(server: &str) -> HttpError {
 }
 
 /// Finds a suite by its own name or its child's: first in the workspace of the command, then in all others.
-async fn found(daemon: &Arc<Daemon>, order: &ControlRequest) -> Result<(Arc<Catalog>, usize), HttpError> {
+async fn find_suite(
+    daemon: &Arc<Daemon>,
+    order: &ControlRequest,
+) -> Result<(Arc<Catalog>, usize), HttpError> {
     let name =
         order.suite.as_deref().ok_or_else(|| HttpError::BadRequest("`suite` is missing".to_owned()))?;
     let here = daemon.workspace_loader.workspace(order.workspace.as_deref()).await;

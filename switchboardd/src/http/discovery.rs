@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::reload::Reloader;
 use crate::suite::Suite;
 
-pub(super) use state::described;
+pub(super) use state::suite_json;
 use state::{denied, millis, session_state, workspace_state};
 
 pub(super) async fn health() -> Response {
@@ -96,15 +96,15 @@ pub(super) async fn status(
     let _asked_about = workspace_of(&daemon, access, &uri).await;
     if access == Access::Names {
         let catalog = daemon.catalog();
-        let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, access)).collect();
+        let suites: Vec<Value> = catalog.suites.iter().map(|suite| suite_json(suite, access)).collect();
         return shown(&json!({ "status": "ok", "suites": suites }));
     }
     let memory_usage = daemon.services.budget.measure_memory().await;
-    shown(&everything(&daemon, &reloader, &memory_usage))
+    shown(&full_status(&daemon, &reloader, &memory_usage))
 }
 
 /// The full status.
-pub(super) fn everything(daemon: &Daemon, reloader: &Reloader, memory_usage: &MemoryUsage) -> Value {
+pub(super) fn full_status(daemon: &Daemon, reloader: &Reloader, memory_usage: &MemoryUsage) -> Value {
     let catalog = daemon.catalog();
     let metrics = &daemon.services.metrics;
     let measured = |suite: &Suite| measured(metrics, memory_usage, suite);
@@ -161,7 +161,7 @@ fn restart_pending(daemon: &Daemon) -> Value {
 
 /// A suite with its metrics.
 fn measured(metrics: &Metrics, memory_usage: &MemoryUsage, suite: &Suite) -> Value {
-    let mut body = described(suite, Access::Full);
+    let mut body = suite_json(suite, Access::Full);
     if suite.is_held() {
         return body;
     }
@@ -177,7 +177,7 @@ fn measured(metrics: &Metrics, memory_usage: &MemoryUsage, suite: &Suite) -> Val
 
 /// All suites, as a GET on the aggregate face returns them.
 pub(super) fn overview(catalog: &Catalog, access: Access) -> Response {
-    let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, access)).collect();
+    let suites: Vec<Value> = catalog.suites.iter().map(|suite| suite_json(suite, access)).collect();
     let mut body = json!({ "status": "ok", "suites": suites });
     if access != Access::Names {
         body["problems"] = json!(problems(catalog));
@@ -186,7 +186,7 @@ pub(super) fn overview(catalog: &Catalog, access: Access) -> Response {
 }
 
 pub(super) fn one(suite: &Suite, access: Access) -> Response {
-    shown(&described(suite, access))
+    shown(&suite_json(suite, access))
 }
 
 fn problems(catalog: &Catalog) -> Vec<String> {
@@ -195,7 +195,7 @@ fn problems(catalog: &Catalog) -> Vec<String> {
 
 /// Finds a suite by its own name or its server's; the error suggests the nearest name.
 fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, HttpError> {
-    catalog.named(name).ok_or_else(|| no_such(name, &[catalog]))
+    catalog.find_suite(name).ok_or_else(|| no_such(name, &[catalog]))
 }
 
 pub(super) fn no_such(name: &str, catalogs: &[&Catalog]) -> HttpError {

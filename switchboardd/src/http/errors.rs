@@ -140,7 +140,7 @@ impl IntoResponse for HttpError {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::Draining(draining) => {
-                headers.insert(DRAINING_HEADER, HeaderValue::from_static(draining.word()));
+                headers.insert(DRAINING_HEADER, HeaderValue::from_static(draining.as_str()));
             }
             _ => {}
         }

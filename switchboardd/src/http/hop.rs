@@ -37,7 +37,7 @@ pub(super) async fn open(
     let open: OpenSession<'_> = serde_json::from_slice(&body)
         .map_err(|error| HttpError::BadRequest(format!("not a session to open: {error}")))?;
     let Some(hop) = HOP.meet(open.hop) else {
-        let span = |span: switchboard_wire::hop::Span| format!("{}–{}", span.min, span.max);
+        let span = |span: switchboard_wire::hop::VersionRange| format!("{}–{}", span.min, span.max);
         return Err(HttpError::HopMismatch { ours: span(HOP), theirs: span(open.hop) });
     };
     let folder: Option<PathBuf> = open.workspace.as_deref().map(Into::into);
@@ -56,7 +56,7 @@ pub(super) async fn open(
         list_changes::notify_all_lists_changed(&session);
     }
     if let Some(shim) = connection.peer_pid() {
-        session.runs_in(shim);
+        session.set_shim_pid(shim);
     }
     daemon.sessions.insert(&session);
     daemon.services.status_changed.notify();

@@ -30,7 +30,7 @@ use crate::face::{self, Face, IncomingRequest, RequestContext, run_request};
 use crate::methods;
 use crate::metrics::series::EntryPoint;
 use crate::session::{Admission, SequenceTicket, Session};
-use crate::telemetry::trace::Context;
+use crate::telemetry::trace::SpanContext;
 use crate::workspace::Workspace;
 
 const ALLOW: &str = "POST, GET, OPTIONS";
@@ -44,7 +44,7 @@ const MAILBOX: HeaderName = HeaderName::from_static(MAILBOX_HEADER);
 const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for a body: a slow one holds a connection and its place in the session's order.
-const BODY_TIME: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) async fn aggregate(
     State(daemon): State<Arc<Daemon>>,
@@ -157,7 +157,7 @@ where
             let _ = tokio::time::timeout(SEQUENCE_TIMEOUT, ticket.wait()).await;
         }
     }
-    if let Some(messages) = batch::of(&session, &head.headers, &body)? {
+    if let Some(messages) = batch::parse(&session, &head.headers, &body)? {
         let answers = SequenceTicket::hold(ticket, batch::answer(daemon, face, &session, &messages)).await?;
         return Ok(with_watermark(&session, answers));
     }
@@ -192,7 +192,7 @@ where
             Ok(with_watermark(&session, Err(StatusCode::ACCEPTED)))
         }
         Message::Response { id, .. } => {
-            let known = string(id).is_some_and(|ours| session.caller.answered(&ours, &body, id));
+            let known = string(id).is_some_and(|ours| session.caller.deliver_answer(&ours, &body, id));
             if !known {
                 tracing::debug!(target: "session", id = id.get(), "an answer to no open question");
             }
@@ -214,9 +214,9 @@ pub(super) fn log(message: &Message<'_>, bytes: usize) {
 }
 
 /// The parent span from the request's headers, if spans are exported. It is not passed on to children.
-pub(super) fn parent(daemon: &Daemon, headers: &HeaderMap) -> Option<Context> {
+pub(super) fn parent(daemon: &Daemon, headers: &HeaderMap) -> Option<SpanContext> {
     daemon.services.metrics.spans()?;
-    Context::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
+    SpanContext::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
 }
 
 /// What a message of this session is part of.
@@ -224,7 +224,7 @@ pub(super) fn context<'a>(
     daemon: &'a Arc<Daemon>,
     face: &'a Face,
     session: &'a Arc<Session>,
-    parent: Option<Context>,
+    parent: Option<SpanContext>,
 ) -> RequestContext<'a> {
     let via = if session.is_shims { EntryPoint::Shim } else { EntryPoint::Proxy };
     RequestContext { daemon, session, face, caller: &session.caller, via, parent }
@@ -233,14 +233,14 @@ pub(super) fn context<'a>(
 /// The workspace that a sessionless request names, if it has the access to name one; else the default.
 pub(super) async fn workspace_of(daemon: &Arc<Daemon>, access: Access, uri: &Uri) -> Arc<Workspace> {
     let named = uri.query().filter(|_| access == Access::Full).and_then(|query| {
-        let query: Query<Named> = Query::try_from_uri(uri).ok().filter(|_| !query.is_empty())?;
+        let query: Query<WorkspaceQuery> = Query::try_from_uri(uri).ok().filter(|_| !query.is_empty())?;
         query.0.workspace
     });
     daemon.workspace_loader.workspace(named.as_deref()).await
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct WorkspaceQuery {
     workspace: Option<PathBuf>,
 }
 
@@ -274,7 +274,7 @@ where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    tokio::time::timeout(BODY_TIME, collect(body)).await.unwrap_or(Err(HttpError::Incomplete))
+    tokio::time::timeout(BODY_TIMEOUT, collect(body)).await.unwrap_or(Err(HttpError::Incomplete))
 }
 
 async fn collect<B>(body: B) -> Result<Bytes, HttpError>

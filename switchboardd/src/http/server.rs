@@ -59,7 +59,7 @@ impl AcceptedConnection {
     /// Makes this connection keep `session` alive. False if the session has too many connections.
     pub(super) fn attach_session(&self, session: &Arc<Session>) -> bool {
         if self.session.get().is_none() && self.session.set(session.clone()).is_ok() {
-            session.connected();
+            session.add_connection();
         }
         session.connections() <= SESSION_CONNECTIONS
     }
@@ -83,7 +83,7 @@ impl AcceptedConnection {
 impl Drop for AcceptedConnection {
     fn drop(&mut self) {
         if let Some(session) = self.session.get() {
-            self.daemon.disconnected(session);
+            self.daemon.on_disconnected(session);
         }
     }
 }

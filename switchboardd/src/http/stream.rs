@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use tokio::sync::mpsc;
 
 pub(super) fn streaming(pieces: mpsc::Receiver<Bytes>) -> Response {
-    let mut response = Response::new(Body::new(Pieces(pieces)));
+    let mut response = Response::new(Body::new(ChannelBody(pieces)));
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -20,9 +20,9 @@ pub(super) fn streaming(pieces: mpsc::Receiver<Bytes>) -> Response {
     response
 }
 
-struct Pieces(mpsc::Receiver<Bytes>);
+struct ChannelBody(mpsc::Receiver<Bytes>);
 
-impl HttpBody for Pieces {
+impl HttpBody for ChannelBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

@@ -8,11 +8,11 @@ use tracing_subscriber::filter::{EnvFilter, FilterExt as _, filter_fn};
 use tracing_subscriber::layer::Filter;
 use tracing_subscriber::registry::Registry;
 
-pub(super) type Chosen = Box<dyn Filter<Registry> + Send + Sync>;
+pub(super) type LogFilter = Box<dyn Filter<Registry> + Send + Sync>;
 
 /// Parses a level or a list of directives. A single word that is no level is rejected: it would be read as a
 /// target and silence everything else.
-pub(super) fn chosen(wanted: &str) -> Option<Chosen> {
+pub(super) fn parse_filter(wanted: &str) -> Option<LogFilter> {
     let known = wanted.contains(['=', ',']) || is_level(wanted);
     let own: EnvFilter = known.then(|| wanted.parse().ok()).flatten()?;
     let libraries: EnvFilter = for_libraries(wanted).parse().ok()?;
@@ -45,10 +45,10 @@ mod tests {
     #[test]
     fn only_levels_and_directives_are_taken() {
         for good in ["debug", "INFO", "http=trace,info"] {
-            assert!(chosen(good).is_some(), "{good}");
+            assert!(parse_filter(good).is_some(), "{good}");
         }
         for bad in ["bogus", "", "inf"] {
-            assert!(chosen(bad).is_none(), "{bad}");
+            assert!(parse_filter(bad).is_none(), "{bad}");
         }
     }
 

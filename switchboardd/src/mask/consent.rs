@@ -25,13 +25,13 @@ const ACTIVE_CHARACTERS: [char; 16] =
 /// is shown, whatever its name: a definition must not hide what it does behind a variable's name.
 pub fn masked_for_consent(name: &str, value: &Template) -> String {
     if let Some(text) = value.literal() {
-        return if is_idle_secret(name, text) { MASK.to_owned() } else { without_idle_passwords(text) };
+        return if is_inert_secret(name, text) { MASK.to_owned() } else { mask_inert_passwords(text) };
     }
     value.shown(|text| {
         let word = text.trim();
-        match !is_authorization_scheme(word) && is_idle_secret(name, word) {
+        match !is_authorization_scheme(word) && is_inert_secret(name, word) {
             true => MASK.to_owned(),
-            false => without_idle_passwords(text),
+            false => mask_inert_passwords(text),
         }
     })
 }
@@ -46,21 +46,21 @@ pub fn masked_in_env_file(name: &str, text: &str) -> String {
         let address = masked_path(address);
         return query.map_or(address.clone(), |query| format!("{address}?{}", masked_query(query)));
     }
-    if !says_active(name) && is_idle_word(text) && looks_random(text) {
+    if !name_is_executable(name) && is_inert_word(text) && looks_random(text) {
         return MASK.to_owned();
     }
     masked_for_consent(name, &Template::text(text))
 }
 
 /// Whether a value is a secret and cannot be a command, a file or an address.
-fn is_idle_secret(name: &str, value: &str) -> bool {
+fn is_inert_secret(name: &str, value: &str) -> bool {
     let word = match value.split_once(' ') {
         Some((scheme, word)) if is_authorization_scheme(scheme) => word,
         _ => value,
     };
     let is_private_key = word.starts_with("-----BEGIN")
         && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '\n' || " +/=-".contains(c));
-    if says_active(name) || !(is_idle_word(word) || is_base64(word) || is_private_key) {
+    if name_is_executable(name) || !(is_inert_word(word) || is_base64(word) || is_private_key) {
         return false;
     }
     is_private_key
@@ -69,7 +69,7 @@ fn is_idle_secret(name: &str, value: &str) -> bool {
         || (is_secret_name(name) && (word != value || !is_harmless(word)))
 }
 
-fn is_idle_word(word: &str) -> bool {
+fn is_inert_word(word: &str) -> bool {
     !word.contains(|c: char| c.is_whitespace() || c.is_control() || ACTIVE_CHARACTERS.contains(&c))
 }
 
@@ -85,7 +85,7 @@ fn is_base64(word: &str) -> bool {
 
 /// Whether a name says that its value is executed, read or connected to. The end of the name counts most:
 /// `FILE_TOKEN` is a token, `TOKEN_FILE` is a file.
-pub fn says_active(name: &str) -> bool {
+pub fn name_is_executable(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let joined: String = upper.chars().filter(char::is_ascii_alphanumeric).collect();
     if NAMES.iter().any(|part| joined.ends_with(part)) {
@@ -96,12 +96,12 @@ pub fn says_active(name: &str) -> bool {
 }
 
 /// Masks passwords in URLs, unless the password could be a command.
-fn without_idle_passwords(text: &str) -> String {
+fn mask_inert_passwords(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = password(rest) {
         let end = at.end;
         shown.push_str(&rest[..at.start]);
-        shown.push_str(if is_idle_word(&rest[at.clone()]) { MASK } else { &rest[at] });
+        shown.push_str(if is_inert_word(&rest[at.clone()]) { MASK } else { &rest[at] });
         rest = &rest[end..];
     }
     shown + rest

@@ -13,12 +13,12 @@ pub(super) fn covers(template: &str, uri: &str) -> bool {
         let mut after = vec![false; steps.len() + 1];
         for (at, step) in steps.iter().enumerate().filter(|(at, _)| next[*at]) {
             match step {
-                Step::Letter(wanted) => after[at + 1] |= *wanted == letter,
-                Step::Variable { wide, .. } if *wide || letter != '/' => {
+                TemplateStep::Letter(wanted) => after[at + 1] |= *wanted == letter,
+                TemplateStep::Variable { wide, .. } if *wide || letter != '/' => {
                     after[at] = true;
                     after[at + 1] = true;
                 }
-                Step::Variable { .. } => {}
+                TemplateStep::Variable { .. } => {}
             }
         }
         next = after;
@@ -27,31 +27,31 @@ pub(super) fn covers(template: &str, uri: &str) -> bool {
     next[steps.len()]
 }
 
-enum Step {
+enum TemplateStep {
     Letter(char),
     Variable { wide: bool, optional: bool },
 }
 
-fn steps(template: &str) -> Vec<Step> {
+fn steps(template: &str) -> Vec<TemplateStep> {
     let mut steps = Vec::new();
     let mut rest = template;
     while let Some(letter) = rest.chars().next() {
         let variable = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
         if let Some((variable, behind)) = variable {
             let wide = variable.starts_with(['+', '#', '?', '&', '/', '.', ';']);
-            steps.push(Step::Variable { wide, optional: wide && !variable.starts_with('+') });
+            steps.push(TemplateStep::Variable { wide, optional: wide && !variable.starts_with('+') });
             rest = behind;
         } else {
-            steps.push(Step::Letter(letter));
+            steps.push(TemplateStep::Letter(letter));
             rest = &rest[letter.len_utf8()..];
         }
     }
     steps
 }
 
-fn skip_optional(steps: &[Step], next: &mut [bool]) {
+fn skip_optional(steps: &[TemplateStep], next: &mut [bool]) {
     for (at, step) in steps.iter().enumerate() {
-        if next[at] && matches!(step, Step::Variable { optional: true, .. }) {
+        if next[at] && matches!(step, TemplateStep::Variable { optional: true, .. }) {
             next[at + 1] = true;
         }
     }

@@ -8,8 +8,8 @@ use super::names::LabelName;
 use super::outcome::CANCELLED;
 use super::series::{OperationKind, SeriesKey};
 use super::{MetricStore, ToolLabel};
-use crate::telemetry::spans::{Side, Span};
-use crate::telemetry::trace::Context;
+use crate::telemetry::spans::{Span, SpanSide};
+use crate::telemetry::trace::SpanContext;
 
 /// Why a child is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum StartReason {
 impl StartReason {
     pub const ALL: [Self; 3] = [Self::Call, Self::Introspect, Self::Warm];
 
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Call => "call",
             Self::Introspect => "introspect",
@@ -57,7 +57,7 @@ pub struct FinishedCall {
     pub error: Option<&'static str>,
     pub took: Duration,
     /// Its span and the one above, if anybody wants to know.
-    pub span: Option<(Context, Context)>,
+    pub span: Option<(SpanContext, SpanContext)>,
 }
 
 /// A copy of the counters.
@@ -85,17 +85,17 @@ impl ChildMetrics {
         })
     }
 
-    pub fn started(&self, reason: StartReason) {
+    pub fn record_start(&self, reason: StartReason) {
         self.starts[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A start that replaces a child which ended on its own.
-    pub fn restarted(&self) {
+    pub fn record_restart(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The child wrote something that is not a protocol message.
-    pub fn noise(&self) {
+    pub fn record_noise(&self) {
         self.noise.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -111,7 +111,7 @@ impl ChildMetrics {
     }
 
     /// A new span below `parent`, returned with `parent`; `None` if tracing is off.
-    pub fn span_below(&self, parent: Option<Context>) -> Option<(Context, Context)> {
+    pub fn span_below(&self, parent: Option<SpanContext>) -> Option<(SpanContext, SpanContext)> {
         self.store.spans.get()?;
         parent.map(|parent| (parent.child(), parent))
     }
@@ -130,14 +130,14 @@ impl ChildMetrics {
         spans.push(Span {
             context,
             parent: Some(parent.span),
-            side: Side::Client { remote },
+            side: SpanSide::Client { remote },
             method,
             tool: tool.map(|tool| self.store.names.text(tool)),
-            whose: Some(self.store.names.text(self.name())),
+            owner: Some(self.store.names.text(self.name())),
             id: id.to_string().into(),
             error,
             failed: error.is_some_and(|error| error != CANCELLED),
-            begun: SystemTime::now() - took,
+            started_at: SystemTime::now() - took,
             took,
         });
     }

@@ -42,7 +42,7 @@ impl LabelNames {
         if let Some(number) = known.numbers.get(name) {
             return LabelName(*number);
         }
-        if known.all.len() >= MAX_NAMES || name.len() > MAX_NAME_CHARS {
+        if known.all.len() >= MAX_NAMES || name.len() > MAX_NAME_BYTES {
             return LabelName::OTHER;
         }
         let name: Arc<str> = name.into();
@@ -63,7 +63,7 @@ impl LabelNames {
 }
 
 /// In bytes. No user picks longer names.
-const MAX_NAME_CHARS: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 #[cfg(test)]
 mod tests {

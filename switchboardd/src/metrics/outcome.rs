@@ -22,16 +22,16 @@ pub fn of(outcome: Outcome<'_>) -> Option<&'static str> {
 
 /// Classifies a result that the daemon wrote itself.
 pub fn of_text(result: &str) -> Option<&'static str> {
-    memmem::find(result.as_bytes(), MARK)?;
+    memmem::find(result.as_bytes(), IS_ERROR_KEY)?;
     of_result(Raw::parse(result.as_bytes())?)
 }
 
 /// Matches only a key: inside a JSON string the quotes would be escaped.
-const MARK: &[u8] = b"\"isError\"";
+const IS_ERROR_KEY: &[u8] = b"\"isError\"";
 
 fn of_result(result: Raw<'_>) -> Option<&'static str> {
     // Almost no result contains it, and a result without it need not be parsed.
-    memmem::find(result.get().as_bytes(), MARK)?;
+    memmem::find(result.get().as_bytes(), IS_ERROR_KEY)?;
     let is_error = Members::of(result)?.get("isError")?;
     (is_error.get() == "true").then_some(TOOL_ERROR)
 }

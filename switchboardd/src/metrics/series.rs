@@ -26,7 +26,7 @@ pub enum EntryPoint {
 }
 
 impl EntryPoint {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Shim => "shim",
             Self::Proxy => "proxy",

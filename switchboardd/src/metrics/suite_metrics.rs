@@ -103,7 +103,7 @@ impl SuiteMetrics {
         counts.current_errors += u32::from(failed);
     }
 
-    pub(super) fn introspected(&self) {
+    pub(super) fn record_introspection(&self) {
         self.lock().get_or_insert_default().introspections += 1;
     }
 

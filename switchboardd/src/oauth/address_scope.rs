@@ -38,7 +38,7 @@ impl AddressScope {
         }
     }
 
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Loopback => "on this machine",
             Self::Private => "in a private network",

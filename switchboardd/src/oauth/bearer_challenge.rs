@@ -24,8 +24,8 @@ impl BearerChallenge {
                 found = ours.then(Self::default);
                 continue;
             };
-            if let (true, Some(demand)) = (ours, &mut found) {
-                demand.note(word, value);
+            if let (true, Some(bearer_challenge)) = (ours, &mut found) {
+                bearer_challenge.note(word, value);
             }
         }
         found

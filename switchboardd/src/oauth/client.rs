@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::fetch::{Fetch, FetchError, shown};
+use super::fetch::{FetchError, OauthHttp, shown};
 use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
 use crate::secrets::SecretString;
@@ -73,7 +73,7 @@ pub enum NoClient {
     )]
     NoWay(String),
     #[error("the client in the config is for `{set}`, and this server now wants tokens of `{found}`")]
-    Foreign { set: String, found: String },
+    OtherIssuer { set: String, found: String },
     #[error("`{place}` did not register us ({status}){why}")]
     Refused { place: String, status: u16, why: String },
     #[error("authorization server `{0}` wants to know its clients in a way that Switchboard does not have")]
@@ -103,7 +103,7 @@ impl ClientOptions<'_> {
         let issuer = || authority.issuer.clone();
         if let Some(preset) = self.preset {
             if let Some(set) = preset.issuer.as_ref().filter(|set| **set != authority.issuer) {
-                return Err(NoClient::Foreign { set: set.clone(), found: issuer() });
+                return Err(NoClient::OtherIssuer { set: set.clone(), found: issuer() });
             }
             let method = with_secret(authority, preset.secret.is_some())
                 .ok_or_else(|| NoClient::NoMethod(issuer()))?;
@@ -176,7 +176,7 @@ struct RegistrationResponse {
 
 /// Registers us as a native client with this redirect URI.
 pub async fn register(
-    fetch: &Fetch,
+    fetch: &OauthHttp,
     authority: &AuthServerMetadata,
     place: &str,
     method: ClientAuthMethod,
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     fn authority(methods: Option<&[&str]>) -> AuthServerMetadata {
-        let mut authority = AuthServerMetadata::by_default(&Url::parse("https://as.example").unwrap());
+        let mut authority = AuthServerMetadata::default_for(&Url::parse("https://as.example").unwrap());
         authority.token_endpoint_auth_methods_supported =
             methods.map(|all| all.iter().map(|method| (*method).to_owned()).collect());
         authority
@@ -267,7 +267,7 @@ mod tests {
         );
         let bound = PresetClient { issuer: Some("https://other".to_owned()), ..preset.clone() };
         let refused = ClientOptions { preset: Some(&bound), ..choice }.plan(&server, 0);
-        assert!(matches!(refused, Err(NoClient::Foreign { .. })));
+        assert!(matches!(refused, Err(NoClient::OtherIssuer { .. })));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::bearer_challenge::BearerChallenge;
-use super::fetch::{Fetch, FetchError, Fetched};
+use super::fetch::{FetchError, FetchResponse, OauthHttp};
 use super::metadata::{self, AuthServerMetadata, InvalidMetadata, ResourceMetadata};
 use super::well_known;
 
@@ -31,12 +31,12 @@ pub enum DiscoveryError {
 
 /// `before`: the issuer of the last token.
 pub async fn find(
-    fetch: &Fetch,
+    fetch: &OauthHttp,
     server: &Url,
-    demand: Option<&BearerChallenge>,
+    bearer_challenge: Option<&BearerChallenge>,
     before: Option<&str>,
 ) -> Result<DiscoveredServer, DiscoveryError> {
-    match resource(fetch, server, demand).await? {
+    match resource(fetch, server, bearer_challenge).await? {
         Some(resource) => {
             let own = well_known::origin(server);
             let issuer = resource.issuer(before).unwrap_or(&own).to_owned();
@@ -48,7 +48,7 @@ pub async fn find(
         // No metadata: a server of 2025-03-26 is its own authorization server.
         None => {
             let found = authority(fetch, &well_known::origin(server)).await?;
-            let authority = found.unwrap_or_else(|| AuthServerMetadata::by_default(server));
+            let authority = found.unwrap_or_else(|| AuthServerMetadata::default_for(server));
             Ok(DiscoveredServer { resource: canonical(server), scopes: None, authority })
         }
     }
@@ -56,11 +56,13 @@ pub async fn find(
 
 /// The server's metadata; `None` if it has none.
 pub async fn resource(
-    fetch: &Fetch,
+    fetch: &OauthHttp,
     server: &Url,
-    demand: Option<&BearerChallenge>,
+    bearer_challenge: Option<&BearerChallenge>,
 ) -> Result<Option<ResourceMetadata>, DiscoveryError> {
-    if let Some(place) = demand.and_then(|demand| demand.resource_metadata.as_deref()) {
+    if let Some(place) =
+        bearer_challenge.and_then(|bearer_challenge| bearer_challenge.resource_metadata.as_deref())
+    {
         let place = metadata::endpoint("place of metadata", place)?;
         let found: ResourceMetadata = read(&fetch.document(&place).await?)
             .ok_or_else(|| DiscoveryError::NoResource(super::fetch::shown(&place)))?;
@@ -74,7 +76,7 @@ pub async fn resource(
     Ok(None)
 }
 
-async fn authority(fetch: &Fetch, issuer: &str) -> Result<Option<AuthServerMetadata>, DiscoveryError> {
+async fn authority(fetch: &OauthHttp, issuer: &str) -> Result<Option<AuthServerMetadata>, DiscoveryError> {
     let base = metadata::endpoint("issuer", issuer)?;
     for place in well_known::of_authority(&base) {
         if let Some(found) = read::<AuthServerMetadata>(&fetch.document(&place).await?) {
@@ -85,7 +87,7 @@ async fn authority(fetch: &Fetch, issuer: &str) -> Result<Option<AuthServerMetad
 }
 
 /// Any other document counts as none: many hosts answer every path with something.
-fn read<T: serde::de::DeserializeOwned>(fetched: &Fetched) -> Option<T> {
+fn read<T: serde::de::DeserializeOwned>(fetched: &FetchResponse) -> Option<T> {
     fetched.status.is_success().then(|| serde_json::from_slice(&fetched.body).ok())?
 }
 

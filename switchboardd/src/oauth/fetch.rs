@@ -1,7 +1,7 @@
 //! The few requests a login makes. They are bounded in time and size, never follow redirects to another
 //! origin, and never reach a more private network than the server's own (SSRF guard).
 //!
-//! A [`Fetch`] is created for one task and then dropped: a daemon without logins has none.
+//! An [`OauthHttp`] is created for one task and then dropped: a daemon without logins has none.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use url::Url;
 use super::address_scope::AddressScope;
 use super::metadata::{self, InvalidMetadata};
 use crate::child::remote::http_clients::external_client;
-use crate::environment::Variables;
+use crate::environment::ChildEnvironment;
 use crate::methods;
 
 /// For one request, including its response.
@@ -31,7 +31,7 @@ const MAX_HOPS: usize = 3;
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("{0}")]
-    Unfit(#[from] InvalidMetadata),
+    InvalidUrl(#[from] InvalidMetadata),
     #[error("`{url}` gave no answer: {why}")]
     Unreached { url: String, why: String },
     #[error("`{url}` gave no whole answer within {} s", REQUEST_TIMEOUT.as_secs())]
@@ -39,16 +39,16 @@ pub enum FetchError {
     #[error("the answer of `{url}` is longer than {} KiB", MAX_BODY / 1024)]
     TooLong { url: String },
     #[error("`{0}` leads elsewhere, which is not followed")]
-    Elsewhere(String),
-    #[error("`{url}` is {}, and a server that is not must not lead there", .address_scope.word())]
-    TooNear { url: String, address_scope: AddressScope },
+    Redirected(String),
+    #[error("`{url}` is {}, and a server that is not must not lead there", .address_scope.as_str())]
+    TooPrivate { url: String, address_scope: AddressScope },
     #[error("no HTTP client could be made: {0}")]
     NoClient(String),
 }
 
 /// A complete response.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct FetchResponse {
     pub status: StatusCode,
     pub body: Vec<u8>,
     /// The values of all `WWW-Authenticate` headers, joined.
@@ -56,38 +56,39 @@ pub struct Fetched {
 }
 
 #[derive(Debug)]
-pub struct Fetch {
+pub struct OauthHttp {
     client: Client,
-    nearest: Arc<Nearest>,
+    min_scope: Arc<MinScope>,
 }
 
-impl Fetch {
+impl OauthHttp {
     /// For a login to this server. `met`: the scope of its address when its challenge arrived. A name can
     /// resolve to different addresses over time; the more public scope counts.
     pub async fn new(
         server: &Url,
         met: Option<AddressScope>,
-        variables: &Variables,
+        variables: &ChildEnvironment,
     ) -> Result<Self, FetchError> {
-        let nearest =
-            Arc::new(Nearest::new(address_scope_of(server).await.max(met.unwrap_or(AddressScope::Loopback))));
-        let resolver = Resolver { nearest: nearest.clone() };
+        let nearest = Arc::new(MinScope::new(
+            address_scope_of(server).await.max(met.unwrap_or(AddressScope::Loopback)),
+        ));
+        let resolver = Resolver { min_scope: nearest.clone() };
         // Behind a proxy, the proxy resolves names.
         let client = external_client(variables, |client| {
             client.dns_resolver(Arc::new(resolver)).timeout(REQUEST_TIMEOUT).pool_max_idle_per_host(0)
         });
         let client = client.await.map_err(|error| FetchError::NoClient(error.to_string()))?;
-        Ok(Self { client, nearest })
+        Ok(Self { client, min_scope: nearest })
     }
 
     /// Fetches a document; follows redirects within its origin.
-    pub async fn document(&self, url: &Url) -> Result<Fetched, FetchError> {
+    pub async fn document(&self, url: &Url) -> Result<FetchResponse, FetchError> {
         let ask = |at: &Url| Ok(self.request(Method::GET, at)?.header(ACCEPT, "application/json"));
-        self.follow(url, false, ask).await
+        self.follow_redirects(url, false, ask).await
     }
 
     /// Sends a request without a token; follows redirects within its origin.
-    pub async fn probe(&self, url: &Url) -> Result<Fetched, FetchError> {
+    pub async fn probe(&self, url: &Url) -> Result<FetchResponse, FetchError> {
         let ask = |at: &Url| {
             Ok(self
                 .request(Method::POST, at)?
@@ -95,21 +96,21 @@ impl Fetch {
                 .header(ACCEPT, "application/json, text/event-stream")
                 .body(rpc::request("0", methods::PING, None)))
         };
-        self.follow(url, true, ask).await
+        self.follow_redirects(url, true, ask).await
     }
 
     /// `is_server`: the server itself answers, and its address may raise the scope.
-    async fn follow(
+    async fn follow_redirects(
         &self,
         url: &Url,
         is_server: bool,
         ask: impl Fn(&Url) -> Result<RequestBuilder, FetchError>,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchResponse, FetchError> {
         let mut at = url.clone();
         for _ in 0..=MAX_HOPS {
             let response = self.send(ask(&at)?, &at).await?;
             if is_server && let Some(from) = response.remote_addr() {
-                self.nearest.raise(AddressScope::of(from.ip()));
+                self.min_scope.raise(AddressScope::of(from.ip()));
             }
             if !response.status().is_redirection() {
                 return finish(response, &at).await;
@@ -117,18 +118,18 @@ impl Fetch {
             let next = response.headers().get(LOCATION).and_then(|place| at.join(place.to_str().ok()?).ok());
             at = next
                 .filter(|next| next.origin() == url.origin())
-                .ok_or_else(|| FetchError::Elsewhere(shown(&at)))?;
+                .ok_or_else(|| FetchError::Redirected(shown(&at)))?;
         }
-        Err(FetchError::Elsewhere(shown(url)))
+        Err(FetchError::Redirected(shown(url)))
     }
 
     /// Posts JSON; a redirect is an error.
-    pub async fn post(&self, url: &Url, body: String) -> Result<Fetched, FetchError> {
+    pub async fn post(&self, url: &Url, body: String) -> Result<FetchResponse, FetchError> {
         let request = self.request(Method::POST, url)?;
         let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
         let response = self.send(request.body(body), url).await?;
         if response.status().is_redirection() {
-            return Err(FetchError::Elsewhere(shown(url)));
+            return Err(FetchError::Redirected(shown(url)));
         }
         finish(response, url).await
     }
@@ -139,7 +140,7 @@ impl Fetch {
         url: &Url,
         fields: &[(&str, &str)],
         basic: Option<(&str, &str)>,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchResponse, FetchError> {
         let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let mut request = self
@@ -153,7 +154,7 @@ impl Fetch {
     }
 
     /// Sends a request of the `oauth2` crate.
-    async fn carry(&self, request: HttpRequest) -> Result<HttpResponse, FetchError> {
+    async fn send_oauth2(&self, request: HttpRequest) -> Result<HttpResponse, FetchError> {
         let (parts, body) = request.into_parts();
         let url = metadata::endpoint("token endpoint", &parts.uri.to_string())?;
         let request = self.request(parts.method, &url)?.headers(parts.headers).body(body);
@@ -166,8 +167,8 @@ impl Fetch {
     fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, FetchError> {
         metadata::endpoint("endpoint", url.as_str())?;
         match AddressScope::of_url(url) {
-            Some(address_scope) if address_scope < self.nearest.get() => {
-                Err(FetchError::TooNear { url: shown(url), address_scope })
+            Some(address_scope) if address_scope < self.min_scope.get() => {
+                Err(FetchError::TooPrivate { url: shown(url), address_scope })
             }
             _ => Ok(self.client.request(method, url.clone())),
         }
@@ -178,16 +179,16 @@ impl Fetch {
     }
 }
 
-impl<'c> AsyncHttpClient<'c> for Fetch {
+impl<'c> AsyncHttpClient<'c> for OauthHttp {
     type Error = FetchError;
     type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, FetchError>> + Send + 'c>>;
 
     fn call(&'c self, request: HttpRequest) -> Self::Future {
-        Box::pin(self.carry(request))
+        Box::pin(self.send_oauth2(request))
     }
 }
 
-async fn finish(mut response: Response, url: &Url) -> Result<Fetched, FetchError> {
+async fn finish(mut response: Response, url: &Url) -> Result<FetchResponse, FetchError> {
     let status = response.status();
     let said = response.headers().get_all("www-authenticate").iter().filter_map(|value| value.to_str().ok());
     let said: Vec<&str> = said.collect();
@@ -199,7 +200,7 @@ async fn finish(mut response: Response, url: &Url) -> Result<Fetched, FetchError
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Fetched { status, body, challenge })
+    Ok(FetchResponse { status, body, challenge })
 }
 
 /// The innermost cause, without the URL: its query may hold a secret.
@@ -239,9 +240,9 @@ async fn address_scope_of(server: &Url) -> AddressScope {
 
 /// The most private address scope that the server may lead to: its own.
 #[derive(Debug)]
-struct Nearest(Mutex<AddressScope>);
+struct MinScope(Mutex<AddressScope>);
 
-impl Nearest {
+impl MinScope {
     fn new(address_scope: AddressScope) -> Self {
         Self(Mutex::new(address_scope))
     }
@@ -258,12 +259,12 @@ impl Nearest {
 
 /// Resolves names, and drops addresses more private than the server's.
 struct Resolver {
-    nearest: Arc<Nearest>,
+    min_scope: Arc<MinScope>,
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let nearest = self.nearest.get();
+        let nearest = self.min_scope.get();
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             let fit: Vec<SocketAddr> =
@@ -282,27 +283,29 @@ mod tests {
 
     #[tokio::test]
     async fn a_public_server_cannot_lead_to_private_addresses() {
-        let fetch = Fetch::new(&Url::parse("https://1.1.1.1/mcp").unwrap(), None, &Variables::default())
-            .await
-            .unwrap();
+        let fetch =
+            OauthHttp::new(&Url::parse("https://1.1.1.1/mcp").unwrap(), None, &ChildEnvironment::default())
+                .await
+                .unwrap();
         leads_nowhere_near(&fetch).await;
         let refused = fetch.document(&Url::parse("http://example.com/x").unwrap()).await.unwrap_err();
-        assert!(matches!(refused, FetchError::Unfit(_)), "{refused}");
+        assert!(matches!(refused, FetchError::InvalidUrl(_)), "{refused}");
     }
 
     /// The name now resolves to this machine, but the server that asked for the login was public.
     #[tokio::test]
     async fn a_name_that_moves_does_not_lower_the_scope() {
         let name = Url::parse("http://localhost:9/mcp").unwrap();
-        let fetch = Fetch::new(&name, Some(AddressScope::Public), &Variables::default()).await.unwrap();
+        let fetch =
+            OauthHttp::new(&name, Some(AddressScope::Public), &ChildEnvironment::default()).await.unwrap();
         leads_nowhere_near(&fetch).await;
     }
 
-    async fn leads_nowhere_near(fetch: &Fetch) {
+    async fn leads_nowhere_near(fetch: &OauthHttp) {
         for near in ["http://127.0.0.1:9/x", "http://localhost:9/x", "https://10.0.0.1/x", "https://[::1]/x"]
         {
             let refused = fetch.document(&Url::parse(near).unwrap()).await.unwrap_err();
-            assert!(matches!(refused, FetchError::TooNear { .. }), "{near}: {refused}");
+            assert!(matches!(refused, FetchError::TooPrivate { .. }), "{near}: {refused}");
         }
     }
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::client::{ClientAuthMethod, OauthClient};
-use super::fetch::{Fetch, FetchError};
+use super::fetch::{FetchError, OauthHttp};
 use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
 use super::stored_login::{Grant, Tokens};
@@ -22,7 +22,7 @@ use crate::time::unix_seconds;
 use crate::visible::clipped;
 
 /// Foreign error messages are clipped to this many characters.
-const MAX_WORDS: usize = 200;
+const MAX_ERROR_CHARS: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
@@ -30,14 +30,14 @@ pub enum GrantError {
     Fetch(#[from] FetchError),
     /// The code or token is not valid, or no longer.
     #[error("the authorization server refused: {0}")]
-    Spent(String),
+    InvalidGrant(String),
     /// It does not know our client.
     #[error("the authorization server does not know this client: {0}")]
-    Stranger(String),
+    UnknownClient(String),
     #[error("the authorization server refused: {0}")]
     Refused(String),
     #[error("the answer of the token endpoint is not one: {0}")]
-    Nonsense(&'static str),
+    InvalidResponse(&'static str),
 }
 
 /// The page that the user opens, with the secrets that belong to it.
@@ -77,7 +77,7 @@ impl AuthorizationTerms {
 
     pub async fn exchange(
         &self,
-        fetch: &Fetch,
+        fetch: &OauthHttp,
         code: String,
         verifier: PkceCodeVerifier,
     ) -> Result<Grant, GrantError> {
@@ -88,7 +88,7 @@ impl AuthorizationTerms {
             .add_extra_param("resource", &self.resource)
             .request_async(fetch)
             .await
-            .map_err(refused)?;
+            .map_err(grant_error)?;
         Ok(Grant {
             issuer: self.authority.issuer.clone(),
             resource: self.resource.clone(),
@@ -100,7 +100,7 @@ impl AuthorizationTerms {
     }
 
     fn ready(&self) -> Result<ConfiguredClient, GrantError> {
-        let nonsense = |_| GrantError::Nonsense("an endpoint is no URL");
+        let nonsense = |_| GrantError::InvalidResponse("an endpoint is no URL");
         Ok(known_as(&self.client)
             .set_auth_uri(AuthUrl::new(self.authority.authorization_endpoint.clone()).map_err(nonsense)?)
             .set_token_uri(TokenUrl::new(self.authority.token_endpoint.clone()).map_err(nonsense)?)
@@ -109,10 +109,11 @@ impl AuthorizationTerms {
 }
 
 /// Fetches new tokens. Values that the answer omits stay as they were.
-pub async fn refresh(fetch: &Fetch, grant: &Grant, client: &OauthClient) -> Result<Tokens, GrantError> {
-    let before = grant.tokens.refresh.as_ref().ok_or(GrantError::Nonsense("there is no refresh token"))?;
+pub async fn refresh(fetch: &OauthHttp, grant: &Grant, client: &OauthClient) -> Result<Tokens, GrantError> {
+    let before =
+        grant.tokens.refresh.as_ref().ok_or(GrantError::InvalidResponse("there is no refresh token"))?;
     let place = TokenUrl::new(grant.token_endpoint.clone())
-        .map_err(|_| GrantError::Nonsense("an endpoint is no URL"))?;
+        .map_err(|_| GrantError::InvalidResponse("an endpoint is no URL"))?;
     let token = RefreshToken::new(before.reveal().to_owned());
     let client = known_as(client).set_token_uri(place);
     let answer = client
@@ -120,13 +121,13 @@ pub async fn refresh(fetch: &Fetch, grant: &Grant, client: &OauthClient) -> Resu
         .add_extra_param("resource", &grant.resource)
         .request_async(fetch)
         .await
-        .map_err(refused)?;
+        .map_err(grant_error)?;
     tokens(&answer, &grant.tokens.scopes, Some(before.reveal()))
 }
 
 /// Revokes both tokens, refresh token first.
 pub async fn revoke(
-    fetch: &Fetch,
+    fetch: &OauthHttp,
     grant: &Grant,
     client: &OauthClient,
     place: &str,
@@ -171,7 +172,7 @@ fn known_as(client: &OauthClient) -> BasicClient {
 
 fn tokens(answer: &BasicTokenResponse, asked: &Scopes, before: Option<&str>) -> Result<Tokens, GrantError> {
     if *answer.token_type() != BasicTokenType::Bearer {
-        return Err(GrantError::Nonsense("its tokens are of a kind that Switchboard does not have"));
+        return Err(GrantError::InvalidResponse("its tokens are of a kind that Switchboard does not have"));
     }
     let refresh = answer.refresh_token().map(|token| token.secret().clone());
     let scopes = match answer.scopes() {
@@ -188,50 +189,50 @@ fn tokens(answer: &BasicTokenResponse, asked: &Scopes, before: Option<&str>) -> 
         now(),
     );
     if made.header().is_none() {
-        return Err(GrantError::Nonsense("its token does not fit into a header"));
+        return Err(GrantError::InvalidResponse("its token does not fit into a header"));
     }
     Ok(made)
 }
 
 /// Never includes the body of an answer: it may contain a token.
-fn refused(error: RequestTokenError<FetchError, BasicErrorResponse>) -> GrantError {
+fn grant_error(error: RequestTokenError<FetchError, BasicErrorResponse>) -> GrantError {
     match error {
         RequestTokenError::Request(error) => GrantError::Fetch(error),
         RequestTokenError::ServerResponse(said) => {
             let why = said.error_description().map_or(String::new(), |why| format!(": {why}"));
             let words = shortened(&format!("{}{why}", said.error()));
             match said.error() {
-                BasicErrorResponseType::InvalidGrant => GrantError::Spent(words),
+                BasicErrorResponseType::InvalidGrant => GrantError::InvalidGrant(words),
                 BasicErrorResponseType::InvalidClient | BasicErrorResponseType::UnauthorizedClient => {
-                    GrantError::Stranger(words)
+                    GrantError::UnknownClient(words)
                 }
                 _ => GrantError::Refused(words),
             }
         }
-        RequestTokenError::Parse(..) => GrantError::Nonsense("it is not the JSON that it should be"),
-        RequestTokenError::Other(_) => GrantError::Nonsense("it is empty or of another kind"),
+        RequestTokenError::Parse(..) => GrantError::InvalidResponse("it is not the JSON that it should be"),
+        RequestTokenError::Other(_) => GrantError::InvalidResponse("it is empty or of another kind"),
     }
 }
 
 /// The error in a response, as the end of a sentence.
 pub fn said(body: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct Said {
+    struct ErrorBody {
         error: String,
         error_description: Option<String>,
     }
-    match serde_json::from_slice::<Said>(body) {
-        Ok(Said { error, error_description: Some(why) }) => {
+    match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(ErrorBody { error, error_description: Some(why) }) => {
             format!(": {}", shortened(&format!("{error}: {why}")))
         }
-        Ok(Said { error, .. }) => format!(": {}", shortened(&error)),
+        Ok(ErrorBody { error, .. }) => format!(": {}", shortened(&error)),
         Err(_) => String::new(),
     }
 }
 
 /// Clips a foreign message and makes its hidden characters visible.
 pub fn shortened(words: &str) -> String {
-    clipped(words, MAX_WORDS)
+    clipped(words, MAX_ERROR_CHARS)
 }
 
 /// Seconds since 1970.
@@ -256,7 +257,7 @@ mod tests {
             expires: None,
         };
         AuthorizationTerms {
-            authority: AuthServerMetadata::by_default(&Url::parse("https://as.example").unwrap()),
+            authority: AuthServerMetadata::default_for(&Url::parse("https://as.example").unwrap()),
             client,
             redirect: "http://127.0.0.1:1/callback".into(),
             resource: "https://x".into(),
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn foreign_messages_are_clipped() {
         assert_eq!(shortened("a\nb"), r"a\u{a}b");
-        assert_eq!(shortened(&"x".repeat(300)).chars().count(), MAX_WORDS + 1);
+        assert_eq!(shortened(&"x".repeat(300)).chars().count(), MAX_ERROR_CHARS + 1);
         assert_eq!(said(br#"{"error":"x","error_description":"y"}"#), ": x: y");
         assert_eq!(said(b"<html>"), "");
     }

@@ -21,7 +21,7 @@ pub use attempt::Attempt;
 use super::address_scope::AddressScope;
 use super::bearer_challenge::BearerChallenge;
 use super::client::PresetClient;
-use super::fetch::{Fetch, FetchError};
+use super::fetch::{FetchError, OauthHttp};
 use super::grant;
 use super::scopes::Scopes;
 use super::store::{self, LoginStore, LoginStoreError};
@@ -34,9 +34,9 @@ use crate::visible::visible;
 
 /// A server that asks for more scopes more often than this is refused.
 const MAX_STEPS: usize = 3;
-const STEPS_WITHIN: Duration = Duration::from_secs(10 * 60);
+const STEP_UP_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// How long a call waits for a new token while the old one is still good.
-const IN_TIME: Duration = Duration::from_secs(1);
+const EARLY_RENEWAL_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Login {
@@ -54,7 +54,7 @@ pub struct Login {
     /// The user's current attempt. Locked while one begins, so that two callers share it.
     attempt: tokio::sync::Mutex<Option<Arc<Attempt>>>,
     /// Incremented when the tokens change.
-    entered: watch::Sender<u64>,
+    token_version: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -65,9 +65,9 @@ struct LoginState {
     /// When tokens were refused that should have been valid.
     refused: Vec<Instant>,
     /// The server's last unmet challenge.
-    demand: Option<BearerChallenge>,
+    bearer_challenge: Option<BearerChallenge>,
     /// The id of a client that its authorization server may have forgotten.
-    doubted: Option<String>,
+    suspect_client: Option<String>,
     /// When the server asked for more scopes.
     steps: Vec<Instant>,
     /// The login could not be saved: it is newer than what is on disk.
@@ -90,20 +90,20 @@ enum CachedToken {
 
 /// Notifies of new tokens. Keeps the login alive: a dropped one would not get any.
 #[derive(Debug)]
-pub struct Entries {
+pub struct TokenChanges {
     _login: Arc<Login>,
-    entered: watch::Receiver<u64>,
+    token_version: watch::Receiver<u64>,
 }
 
-impl Entries {
+impl TokenChanges {
     pub fn has_changed(&self) -> bool {
-        self.entered.has_changed().unwrap_or(false)
+        self.token_version.has_changed().unwrap_or(false)
     }
 
     /// Resolves when the tokens have changed since this was created or last resolved.
-    pub async fn changed(&mut self) {
+    pub async fn wait_changed(&mut self) {
         // Cannot fail while the login is held.
-        let _ = self.entered.changed().await;
+        let _ = self.token_version.changed().await;
     }
 }
 
@@ -135,14 +135,14 @@ impl Login {
             state: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             attempt: tokio::sync::Mutex::default(),
-            entered: watch::Sender::new(0),
+            token_version: watch::Sender::new(0),
         })
     }
 
     /// Begins an attempt for the user to finish, or joins the open one.
     pub async fn begin(&self, afresh: bool) -> Result<Arc<Attempt>, AuthError> {
         let mut slot = self.attempt.lock().await;
-        let demanded = self.demanded();
+        let demanded = self.challenged_scopes();
         if let Some(open) = slot.as_ref().filter(|open| !afresh && open.is_open() && open.covers(&demanded)) {
             return Ok(open.clone());
         }
@@ -150,7 +150,7 @@ impl Login {
         if let Some(before) = slot.take() {
             before.give_up().await;
         }
-        let attempt = Attempt::open(self.me()).await.map_err(|why| self.failed(&why))?;
+        let attempt = Attempt::open(self.arc()).await.map_err(|why| self.failed(&why))?;
         *slot = Some(attempt.clone());
         Ok(attempt)
     }
@@ -166,18 +166,18 @@ impl Login {
     }
 
     /// Notifies when the tokens change: the user has logged in, or they were renewed.
-    pub fn entries(&self) -> Entries {
-        Entries { _login: self.me(), entered: self.entered.subscribe() }
+    pub fn entries(&self) -> TokenChanges {
+        TokenChanges { _login: self.arc(), token_version: self.token_version.subscribe() }
     }
 
     /// Waits until no change of the stored login is in progress.
-    pub(super) async fn settled(&self) {
+    pub(super) async fn wait_settled(&self) {
         drop(self.turn.lock().await);
     }
 
     /// Where the login is stored.
-    pub async fn place(&self) -> Option<SecretLocation> {
-        self.store.place(&self.name).await.ok().flatten()
+    pub async fn location(&self) -> Option<SecretLocation> {
+        self.store.location(&self.name).await.ok().flatten()
     }
 
     /// The page of the open attempt. It names the server, so a model must not see one that contains a
@@ -190,7 +190,7 @@ impl Login {
 
     /// Deletes the login here and revokes its tokens.
     pub async fn log_out(&self) -> Result<LogoutOutcome, String> {
-        let me = self.me();
+        let me = self.arc();
         let task = tokio::spawn(async move { me.revoke_and_delete().await });
         task.await.unwrap_or_else(|panic| Err(panic.to_string()))
     }
@@ -220,7 +220,7 @@ impl Login {
             Err(error) => Err(error.into()),
         };
         Ok(revoked
-            .map_or_else(|error| LogoutOutcome::Deleted(self.told(&error)), |()| LogoutOutcome::Revoked))
+            .map_or_else(|error| LogoutOutcome::Deleted(self.redacted(&error)), |()| LogoutOutcome::Revoked))
     }
 
     /// The header for the next request.
@@ -238,7 +238,7 @@ impl Login {
             CachedToken::Due(Some(before)) => {
                 // The old token is valid for a while yet: calls do not wait for a slow authorization server,
                 // and a failed renewal is not fatal. The server may or may not accept the old token.
-                let renewed = timeout(IN_TIME, self.renew(Some(before.clone()), None)).await;
+                let renewed = timeout(EARLY_RENEWAL_WAIT, self.renew(Some(before.clone()), None)).await;
                 Ok(if let Ok(Ok(_)) = renewed { self.header() } else { Some(before) })
             }
             CachedToken::Due(None) => self.renew(None, None).await.map(|_| self.header()),
@@ -246,31 +246,31 @@ impl Login {
     }
 
     async fn answer(&self, challenge: Challenge<'_>) -> Result<AuthDecision, AuthError> {
-        let demand = challenge.www_authenticate.and_then(BearerChallenge::parse);
+        let bearer_challenge = challenge.www_authenticate.and_then(BearerChallenge::parse);
         if let Some(from) = challenge.from {
             let mut memory = self.state();
             memory.met = memory.met.max(Some(AddressScope::of(from.ip())));
         }
         if challenge.status == 403 {
-            return match demand.filter(BearerChallenge::lacks_scope) {
-                Some(demand) => self.step_up(demand, challenge.used).await,
+            return match bearer_challenge.filter(BearerChallenge::lacks_scope) {
+                Some(bearer_challenge) => self.step_up(bearer_challenge, challenge.used).await,
                 None => Ok(AuthDecision::Stands),
             };
         }
-        self.state().demand = Some(demand.clone().unwrap_or_default());
-        if self.renew(challenge.used.cloned(), Some(demand.unwrap_or_default())).await? {
+        self.state().bearer_challenge = Some(bearer_challenge.clone().unwrap_or_default());
+        if self.renew(challenge.used.cloned(), Some(bearer_challenge.unwrap_or_default())).await? {
             return Ok(AuthDecision::Again);
         }
-        Err(self.wanted().await)
+        Err(self.login_required().await)
     }
 
     /// The server wants scopes that the token lacks.
     async fn step_up(
         &self,
-        demand: BearerChallenge,
+        bearer_challenge: BearerChallenge,
         used: Option<&HeaderValue>,
     ) -> Result<AuthDecision, AuthError> {
-        let wanted = Scopes::of_text(demand.scope.as_deref().unwrap_or_default());
+        let wanted = Scopes::of_text(bearer_challenge.scope.as_deref().unwrap_or_default());
         {
             let mut memory = self.state();
             if memory.header.is_some() && memory.header.as_ref() != used {
@@ -279,7 +279,7 @@ impl Login {
             let Some(granted) = memory.kept.grant.as_ref().filter(|_| !wanted.is_empty()) else {
                 return Ok(AuthDecision::Stands);
             };
-            if granted.asked.holds(&wanted) {
+            if granted.asked.contains_all(&wanted) {
                 let why = format!(
                     "it wants scope `{wanted}`, which was asked for and is not enough; `switchboard login {}` tries again",
                     self.child
@@ -287,19 +287,19 @@ impl Login {
                 return Err(AuthError::Failed { why });
             }
             let now = Instant::now();
-            memory.steps.retain(|at| now.duration_since(*at) < STEPS_WITHIN);
+            memory.steps.retain(|at| now.duration_since(*at) < STEP_UP_WINDOW);
             if memory.steps.len() >= MAX_STEPS {
                 let why = format!("it asked for more scopes {MAX_STEPS} times, the last time for `{wanted}`");
                 return Err(AuthError::Failed { why });
             }
             memory.steps.push(now);
-            memory.demand = Some(demand);
+            memory.bearer_challenge = Some(bearer_challenge);
         }
-        Err(self.wanted().await)
+        Err(self.login_required().await)
     }
 
     /// Only the user can help: the caller knows whether they can be asked.
-    async fn wanted(&self) -> AuthError {
+    async fn login_required(&self) -> AuthError {
         AuthError::Login { child: self.child.clone(), open: self.open_page().await }
     }
 
@@ -326,7 +326,7 @@ impl Login {
         let header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
         // Loading for the first time is no change.
         if memory.is_loaded && header.is_some() && header != memory.header {
-            self.entered.send_modify(|times| *times += 1);
+            self.token_version.send_modify(|times| *times += 1);
         }
         memory.header = header;
         memory.kept = kept;
@@ -335,15 +335,16 @@ impl Login {
         memory.failed = None;
     }
 
-    async fn fetch(&self) -> Result<Fetch, FetchError> {
+    async fn fetch(&self) -> Result<OauthHttp, FetchError> {
         let met = self.state().met;
-        Fetch::new(&self.url, met, &self.store.shell_environment().await.variables).await
+        OauthHttp::new(&self.url, met, &self.store.shell_environment().await.variables).await
     }
 
     /// The scopes that the server last asked for.
-    fn demanded(&self) -> Scopes {
+    fn challenged_scopes(&self) -> Scopes {
         let memory = self.state();
-        let scope = memory.demand.as_ref().and_then(|demand| demand.scope.as_deref());
+        let scope =
+            memory.bearer_challenge.as_ref().and_then(|bearer_challenge| bearer_challenge.scope.as_deref());
         Scopes::of_text(scope.unwrap_or_default())
     }
 
@@ -361,7 +362,7 @@ impl Login {
     }
 
     /// Sets how messages name the server.
-    pub(super) fn speaks_of(&self, shown: &DisplayUrl) {
+    pub(super) fn set_display_url(&self, shown: &DisplayUrl) {
         let mut memory = self.state();
         if memory.shown != *shown {
             memory.shown = shown.clone();
@@ -369,12 +370,12 @@ impl Login {
     }
 
     /// Foreign text may be part of it: hidden characters are made visible and secrets removed.
-    fn told(&self, what: &dyn std::fmt::Display) -> String {
+    fn redacted(&self, what: &dyn std::fmt::Display) -> String {
         visible(&self.state().shown.redact(&what.to_string())).into_owned()
     }
 
     fn failed(&self, error: &dyn std::fmt::Display) -> AuthError {
-        AuthError::Failed { why: self.told(error) }
+        AuthError::Failed { why: self.redacted(error) }
     }
 
     fn config(&self) -> MutexGuard<'_, OauthConfig> {
@@ -385,7 +386,7 @@ impl Login {
         self.state.lock().expect("BUG: a note panicked")
     }
 
-    fn me(&self) -> Arc<Self> {
+    fn arc(&self) -> Arc<Self> {
         self.me.upgrade().expect("BUG: whoever calls holds it")
     }
 }
@@ -394,7 +395,7 @@ impl Login {
 impl Login {
     /// As if a user had logged in.
     pub(super) fn enter(&self) {
-        self.entered.send_modify(|times| *times += 1);
+        self.token_version.send_modify(|times| *times += 1);
     }
 }
 

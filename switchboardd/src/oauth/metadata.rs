@@ -82,7 +82,7 @@ impl AuthServerMetadata {
     }
 
     /// Defaults for a server of revision 2025-03-26 without any metadata.
-    pub fn by_default(server: &Url) -> Self {
+    pub fn default_for(server: &Url) -> Self {
         let at = |path| well_known::at(server, path, None).into();
         Self {
             issuer: well_known::origin(server),
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn an_old_server_has_endpoints_at_its_root() {
-        let authority = AuthServerMetadata::by_default(&Url::parse("http://localhost:1/mcp?x").unwrap());
+        let authority = AuthServerMetadata::default_for(&Url::parse("http://localhost:1/mcp?x").unwrap());
         assert_eq!(authority.token_endpoint, "http://localhost:1/token");
         assert_eq!(authority.issuer, "http://localhost:1");
     }

@@ -14,7 +14,7 @@ pub struct ScopeSources<'a> {
     /// Set in the config for this server.
     pub set: Option<&'a [String]>,
     /// Demanded by the server when it refused a request.
-    pub demanded: Option<&'a str>,
+    pub challenged: Option<&'a str>,
     /// Listed by the server.
     pub listed: Option<&'a [String]>,
     /// Supported by its authorization server.
@@ -52,12 +52,12 @@ impl Scopes {
     }
 
     /// The union.
-    pub fn and(mut self, more: &Self) -> Self {
+    pub fn union(mut self, more: &Self) -> Self {
         more.iter().for_each(|word| self.add(word));
         self
     }
 
-    pub fn holds(&self, all: &Self) -> bool {
+    pub fn contains_all(&self, all: &Self) -> bool {
         all.iter().all(|word| self.has(word))
     }
 }
@@ -70,19 +70,19 @@ impl std::fmt::Display for Scopes {
 
 /// The config's scopes and those demanded; without either, the server's list; else none: then the
 /// authorization server decides. `before` holds scopes requested earlier, which are requested again.
-pub fn choose(wishes: ScopeSources<'_>, before: &Scopes) -> Scopes {
+pub fn choose(sources: ScopeSources<'_>, before: &Scopes) -> Scopes {
     let of = |list: &[String]| Scopes::of_words(list.iter().map(String::as_str));
-    let demanded = wishes.demanded.map(Scopes::of_text).filter(|scopes| !scopes.is_empty());
-    let wanted = match (wishes.set, demanded, wishes.listed) {
-        (Some(set), Some(demanded), _) => of(set).and(&demanded),
+    let demanded = sources.challenged.map(Scopes::of_text).filter(|scopes| !scopes.is_empty());
+    let wanted = match (sources.set, demanded, sources.listed) {
+        (Some(set), Some(demanded), _) => of(set).union(&demanded),
         (Some(set), None, _) => of(set),
         (None, Some(demanded), _) => demanded,
         (None, None, Some(listed)) => of(listed),
         (None, None, None) => Scopes::default(),
     };
-    let mut chosen = before.clone().and(&wanted);
+    let mut chosen = before.clone().union(&wanted);
     // Alone, it would request no access at all.
-    if !chosen.is_empty() && wishes.known.is_some_and(|known| known.iter().any(|word| word == OFFLINE)) {
+    if !chosen.is_empty() && sources.known.is_some_and(|known| known.iter().any(|word| word == OFFLINE)) {
         chosen.add(OFFLINE);
     }
     chosen
@@ -97,8 +97,13 @@ mod tests {
         let words =
             |text: Option<&str>| text.map(|text| text.split(' ').map(str::to_owned).collect::<Vec<_>>());
         let (set, listed) = (words(set), words(listed));
-        let wishes = ScopeSources { set: set.as_deref(), demanded, listed: listed.as_deref(), known: None };
-        assert_eq!(choose(wishes, &Scopes::of_text(before)).to_string(), expect);
+        let sources = ScopeSources {
+            set: set.as_deref(),
+            challenged: demanded,
+            listed: listed.as_deref(),
+            known: None,
+        };
+        assert_eq!(choose(sources, &Scopes::of_text(before)).to_string(), expect);
     }
 
     #[test]
@@ -120,8 +125,8 @@ mod tests {
     #[test]
     fn offline_access_is_requested_where_supported() {
         let known = ["offline_access".to_owned(), "x".to_owned()];
-        let wishes = ScopeSources { demanded: Some("a"), known: Some(&known), ..ScopeSources::default() };
-        assert_eq!(choose(wishes, &Scopes::default()).to_string(), "a offline_access");
+        let sources = ScopeSources { challenged: Some("a"), known: Some(&known), ..ScopeSources::default() };
+        assert_eq!(choose(sources, &Scopes::default()).to_string(), "a offline_access");
         let alone = ScopeSources { known: Some(&known), ..ScopeSources::default() };
         assert!(choose(alone, &Scopes::default()).is_empty());
     }
@@ -130,6 +135,6 @@ mod tests {
     fn scopes_are_unique_and_comparable() {
         let scopes = Scopes::of_text("a b a");
         assert_eq!(scopes.to_string(), "a b");
-        assert!(scopes.holds(&Scopes::of_text("b")) && !scopes.holds(&Scopes::of_text("b c")));
+        assert!(scopes.contains_all(&Scopes::of_text("b")) && !scopes.contains_all(&Scopes::of_text("b c")));
     }
 }

@@ -22,7 +22,7 @@ use crate::value_resolver::ValueResolver;
 
 /// Longer than another process holds the lock for all its requests.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(45);
-const TRY_AGAIN: Duration = Duration::from_millis(20);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoginStoreError {
@@ -51,7 +51,7 @@ impl LoginStore {
     /// The login stored under a name.
     pub async fn load(&self, name: &str) -> Result<Option<StoredLogin>, LoginStoreError> {
         // Most names have none; then the environment for the keyring is not needed.
-        if !self.secrets.listed().await?.contains_key(name) {
+        if !self.secrets.list_async().await?.contains_key(name) {
             return Ok(None);
         }
         let variables = &self.shell_environment().await.variables;
@@ -62,8 +62,8 @@ impl LoginStore {
     }
 
     /// Where the login is stored.
-    pub async fn place(&self, name: &str) -> Result<Option<SecretLocation>, LoginStoreError> {
-        Ok(self.secrets.listed().await?.remove(name))
+    pub async fn location(&self, name: &str) -> Result<Option<SecretLocation>, LoginStoreError> {
+        Ok(self.secrets.list_async().await?.remove(name))
     }
 
     pub async fn save(&self, name: &str, kept: &StoredLogin) -> Result<(), LoginStoreError> {
@@ -116,7 +116,7 @@ async fn exclusive(lock: File) -> io::Result<File> {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(lock),
             Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => {
-                tokio::time::sleep(TRY_AGAIN).await;
+                tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
             }
             Err(Errno::WOULDBLOCK | Errno::INTR) => {
                 return Err(io::Error::other("another process has been at it for too long"));

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// `TOO_MANY` crashes within this time open the circuit.
-const WINDOW: Duration = Duration::from_secs(60);
-const TOO_MANY: usize = 5;
+/// `MAX_CRASHES` crashes within this time open the circuit.
+const CRASH_WINDOW: Duration = Duration::from_secs(60);
+const MAX_CRASHES: usize = 5;
 
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
@@ -39,7 +39,7 @@ impl Breaker {
     }
 
     pub(super) fn is_open(&self, now: Instant) -> bool {
-        self.crashes.len() >= TOO_MANY && self.next_start(now).is_some()
+        self.crashes.len() >= MAX_CRASHES && self.next_start(now).is_some()
     }
 
     /// Forgets all crashes.
@@ -49,14 +49,14 @@ impl Breaker {
 
     fn pause(&self) -> Duration {
         let count = self.crashes.len();
-        if count >= TOO_MANY {
+        if count >= MAX_CRASHES {
             return LONGEST_PAUSE;
         }
         backoff::pause_after(u32::try_from(count).unwrap_or(u32::MAX), FIRST_PAUSE, LONGEST_PAUSE)
     }
 
     fn forget(&mut self, now: Instant) {
-        while self.crashes.front().is_some_and(|crash| now.duration_since(*crash) > WINDOW) {
+        while self.crashes.front().is_some_and(|crash| now.duration_since(*crash) > CRASH_WINDOW) {
             self.crashes.pop_front();
         }
     }
@@ -81,7 +81,8 @@ mod tests {
             now += Duration::from_millis(10);
         }
         for start in &starts {
-            let minute = starts.iter().filter(|other| *other >= start && **other < *start + WINDOW).count();
+            let minute =
+                starts.iter().filter(|other| *other >= start && **other < *start + CRASH_WINDOW).count();
             assert!(minute <= 10, "{minute} starts in a minute");
         }
         assert!(starts.len() > 10, "it is tried again now and then");
@@ -94,7 +95,7 @@ mod tests {
         breaker.crashed(false, now);
         assert_eq!(breaker.next_start(now), Some(now + FIRST_PAUSE));
         assert!(!breaker.is_open(now));
-        let later = now + WINDOW + Duration::from_secs(1);
+        let later = now + CRASH_WINDOW + Duration::from_secs(1);
         breaker.crashed(false, later);
         assert_eq!(breaker.next_start(later), Some(later + FIRST_PAUSE));
     }
@@ -114,7 +115,7 @@ mod tests {
     fn the_circuit_opens_at_the_fifth_crash_and_closes_for_a_try() {
         let mut breaker = Breaker::default();
         let now = Instant::now();
-        (0..TOO_MANY).for_each(|_| breaker.crashed(false, now));
+        (0..MAX_CRASHES).for_each(|_| breaker.crashed(false, now));
         assert!(breaker.is_open(now));
         assert!(!breaker.is_open(now + LONGEST_PAUSE));
         breaker.reset();

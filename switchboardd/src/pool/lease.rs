@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::member::{Debt, Member};
-use super::state::{Step, Waiter};
+use super::member::{Member, UnansweredCalls};
+use super::state::{LeaseStep, Waiter};
 use super::{Pool, PoolError, SLOT_WAIT};
 use crate::caller::Caller;
 use crate::child::{Child, Limits};
@@ -39,12 +39,14 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // If the debt is `Dropped`, another `settle` is already running and forgives it in time.
-        if let Some(within) = self.comes_back.filter(|_| self.member.debt() == Debt::Open) {
+        // If the debt is `Dropped`, another `check_cancel_read` is already running and forgives it in time.
+        if let Some(within) =
+            self.comes_back.filter(|_| self.member.unanswered_calls() == UnansweredCalls::Open)
+        {
             // There is no runtime when the daemon is exiting.
             let runtime = tokio::runtime::Handle::try_current();
             runtime.into_iter().for_each(|runtime| {
-                drop(runtime.spawn(settle(self.pool.clone(), self.member.clone(), within)));
+                drop(runtime.spawn(check_cancel_read(self.pool.clone(), self.member.clone(), within)));
             });
         }
         self.member.change_leases(-1);
@@ -65,7 +67,7 @@ impl Pool {
         limits: Limits,
         asked: Instant,
     ) -> Result<Lease, PoolError> {
-        if let Some(pid) = caller.pinned()
+        if let Some(pid) = caller.pinned_pid()
             && self.settings().scope != Scope::Call
             && let Some(member) = self.members().into_iter().find(|member| member.pid() == pid)
         {
@@ -83,19 +85,19 @@ impl Pool {
             let (step, is_call) = {
                 let mut state = self.lock();
                 let step = state.step(&mut waiter, Instant::now());
-                if let Step::Use(member) = &step {
+                if let LeaseStep::Use(member) = &step {
                     member.change_leases(1);
-                    state.spares.used();
+                    state.spares.on_used();
                     state.want_spares();
                 }
                 ran.get_or_insert_with(|| {
                     let shares = state.settings.scope != Scope::Session && state.alive().next().is_some();
-                    shares || matches!(step, Step::Use(_))
+                    shares || matches!(step, LeaseStep::Use(_))
                 });
                 (step, state.settings.scope == Scope::Call)
             };
             match step {
-                Step::Use(member) => {
+                LeaseStep::Use(member) => {
                     let comes_back = is_call.then_some(limits.rpc);
                     let lease = Lease { member, pool: self.clone(), comes_back };
                     self.note_use(caller, ran == Some(true));
@@ -103,22 +105,22 @@ impl Pool {
                     lease.wait_for_roots().await;
                     return Ok(lease);
                 }
-                Step::Start(start) => {
+                LeaseStep::Start(start) => {
                     drop(tokio::spawn(self.clone().start(start, limits, StartReason::Call)))
                 }
-                Step::Refuse(refusal) => return Err(refusal),
-                Step::Rest(until) => tokio::time::sleep_until(until).await,
-                Step::Wait => {
+                LeaseStep::Refuse(refusal) => return Err(refusal),
+                LeaseStep::Rest(until) => tokio::time::sleep_until(until).await,
+                LeaseStep::Wait => {
                     // From the second step on, this caller counts as waiting.
                     if waiting.is_none() {
-                        waiting = Some(Waiting::new(self));
+                        waiting = Some(WaitingGuard::new(self));
                         waiter.counted = true;
                         continue;
                     }
                     changed.await;
                 }
-                Step::WaitUntil(until) => drop(timeout_at(until, changed).await),
-                Step::WaitForRoom => {
+                LeaseStep::WaitUntil(until) => drop(timeout_at(until, changed).await),
+                LeaseStep::WaitForRoom => {
                     if timeout_at(asked + SLOT_WAIT, changed).await.is_err() {
                         return Err(PoolError::Full { max: self.settings().max });
                     }
@@ -130,35 +132,35 @@ impl Pool {
 
 /// A call was cancelled, and its child has not answered it. Many servers never do, but are usable: one that
 /// answers a `ping` has read the cancel. One that does not is still busy, or hangs.
-async fn settle(pool: Arc<Pool>, member: Arc<Member>, within: Duration) {
+async fn check_cancel_read(pool: Arc<Pool>, member: Arc<Member>, within: Duration) {
     let (begin, last) = (Instant::now(), member.last_call());
-    if !member.answers(within).await {
-        if member.is_alive() && member.still_owes(last) {
+    if !member.is_responsive(within).await {
+        if member.is_alive() && member.has_unanswered(last) {
             tracing::info!(target: "pool", child = member.name(), pid = member.pid(), "does not come back from a cancelled call");
             member.retire();
         }
-    } else if member.still_owes(last) {
-        member.drop_debts(last);
+    } else if member.has_unanswered(last) {
+        member.mark_dropped(last);
         pool.has_changed();
         tokio::time::sleep_until(begin + within).await;
-        member.forgive(last);
+        member.ignore_unanswered(last);
     }
     pool.has_changed();
 }
 
 /// Counts a caller as waiting.
-struct Waiting {
+struct WaitingGuard {
     pool: Arc<Pool>,
 }
 
-impl Waiting {
+impl WaitingGuard {
     fn new(pool: &Arc<Pool>) -> Self {
         pool.lock().waiting += 1;
         Self { pool: pool.clone() }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingGuard {
     fn drop(&mut self) {
         self.pool.lock().waiting -= 1;
     }

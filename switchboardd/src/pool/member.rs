@@ -20,7 +20,7 @@ pub struct Member {
     free: Notify,
     /// Calls that wait until their hosts come back with answers to questions.
     suspended_calls: AtomicI64,
-    debts: Debts,
+    settled_up_to: SettledUpTo,
     /// Records that it answered a host's call.
     served: AtomicBool,
     /// The child was stopped because all children together used too much memory.
@@ -31,7 +31,7 @@ pub struct Member {
 
 /// Whether a child still owes answers to cancelled calls of hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Debt {
+pub(super) enum UnansweredCalls {
     None,
     /// It has answered a later request: it may never answer the cancelled ones.
     Dropped,
@@ -41,11 +41,11 @@ pub(super) enum Debt {
 
 /// Up to which call it is known what became of those that were given up on.
 #[derive(Debug, Default)]
-struct Debts {
+struct SettledUpTo {
     /// It has answered something later.
     dropped: AtomicU64,
     /// It has had time for it.
-    forgiven: AtomicU64,
+    ignored_up_to: AtomicU64,
 }
 
 impl std::ops::Deref for Member {
@@ -59,12 +59,12 @@ impl std::ops::Deref for Member {
 impl Member {
     pub(super) fn new(child: Arc<Child>) -> Arc<Self> {
         Arc::new(Self {
-            used: Mutex::new(child.born()),
+            used: Mutex::new(child.started_at()),
             child,
             leases: AtomicI64::new(0),
             free: Notify::new(),
             suspended_calls: AtomicI64::new(0),
-            debts: Debts::default(),
+            settled_up_to: SettledUpTo::default(),
             served: AtomicBool::new(false),
             evicted: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
@@ -98,7 +98,7 @@ impl Member {
     }
 
     /// Resolves when nobody holds a lease on it.
-    pub(super) async fn idle(&self) {
+    pub(super) async fn wait_idle(&self) {
         loop {
             let free = self.free.notified();
             if self.leases() == 0 {
@@ -149,30 +149,30 @@ impl Member {
         self.replaced.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn debt(&self) -> Debt {
-        let Some(ChildId(owed)) = self.child.last_owed() else { return Debt::None };
-        if owed <= self.debts.forgiven.load(Ordering::Relaxed) {
-            Debt::None
-        } else if owed <= self.debts.dropped.load(Ordering::Relaxed) {
-            Debt::Dropped
+    pub(super) fn unanswered_calls(&self) -> UnansweredCalls {
+        let Some(ChildId(owed)) = self.child.last_owed() else { return UnansweredCalls::None };
+        if owed <= self.settled_up_to.ignored_up_to.load(Ordering::Relaxed) {
+            UnansweredCalls::None
+        } else if owed <= self.settled_up_to.dropped.load(Ordering::Relaxed) {
+            UnansweredCalls::Dropped
         } else {
-            Debt::Open
+            UnansweredCalls::Open
         }
     }
 
     /// Whether an abandoned call up to this one is unanswered.
-    pub(super) fn still_owes(&self, up_to: ChildId) -> bool {
-        self.child.owes_between(self.debts.forgiven.load(Ordering::Relaxed), up_to)
+    pub(super) fn has_unanswered(&self, up_to: ChildId) -> bool {
+        self.child.owes_between(self.settled_up_to.ignored_up_to.load(Ordering::Relaxed), up_to)
     }
 
     /// The child has answered a request that was sent after these calls.
-    pub(super) fn drop_debts(&self, up_to: ChildId) {
-        self.debts.dropped.fetch_max(up_to.0, Ordering::Relaxed);
+    pub(super) fn mark_dropped(&self, up_to: ChildId) {
+        self.settled_up_to.dropped.fetch_max(up_to.0, Ordering::Relaxed);
     }
 
     /// Abandoned calls up to this one no longer count.
-    pub(super) fn forgive(&self, up_to: ChildId) {
-        self.debts.forgiven.fetch_max(up_to.0, Ordering::Relaxed);
+    pub(super) fn ignore_unanswered(&self, up_to: ChildId) {
+        self.settled_up_to.ignored_up_to.fetch_max(up_to.0, Ordering::Relaxed);
     }
 
     /// Whether another host's call is open on it, or about to be, so that what it asks or logs could be for either.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::{ChildServices, Pool, Settings};
+use super::{ChildServices, Pool, PoolSettings};
 use crate::config::Scope;
 use crate::definition::Launch;
 
@@ -28,7 +28,7 @@ impl Pools {
         &self,
         name: &str,
         launch: &Launch,
-        settings: Settings,
+        settings: PoolSettings,
         owner: Option<&Path>,
         services: &ChildServices,
     ) -> Arc<Pool> {

@@ -7,7 +7,7 @@ use crate::config::{PoolConfig, Scope};
 use crate::definition::Launch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct PoolSettings {
     pub scope: Scope,
     /// How many initialised children are kept ready.
     pub warm: usize,
@@ -29,7 +29,7 @@ pub enum RootsOf {
 
 impl RootsOf {
     pub fn children(launch: &Launch, config: PoolConfig) -> Self {
-        match Settings::of(launch, config).scope {
+        match PoolSettings::of(launch, config).scope {
             Scope::Session if names_folders(launch) => Self::SessionOrArguments,
             Scope::Session => Self::Session,
             Scope::Shared | Scope::Call => Self::Nobody { missed: follows_roots(launch) },
@@ -37,7 +37,7 @@ impl RootsOf {
     }
 }
 
-impl Settings {
+impl PoolSettings {
     pub fn of(launch: &Launch, config: PoolConfig) -> Self {
         let usual = if is_stateful(launch) { Scope::Session } else { Scope::Shared };
         let scope = config.scope.unwrap_or(usual);

@@ -17,7 +17,7 @@ use crate::value_resolver::NotLaunchable;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// After a child has gone, callers that wait for its slot get it first.
-pub(super) const AFTER_DEPARTURE: Duration = Duration::from_secs(1);
+pub(super) const SLOT_HANDOVER_PAUSE: Duration = Duration::from_secs(1);
 /// A spare that was evicted to save memory would be evicted again.
 const FIRST_EVICTION: Duration = Duration::from_secs(30);
 const LONGEST_EVICTION: Duration = Duration::from_secs(60 * 60);
@@ -47,11 +47,11 @@ pub(super) struct Spares {
 
 impl Spares {
     /// A start failed that no call asked for. Returns the condition that it waits for now, if that is new.
-    pub(super) fn failed(&mut self, error: &PoolError, now: Instant) -> Option<RetryCondition> {
-        let cure = cure(error);
+    pub(super) fn on_start_failed(&mut self, error: &PoolError, now: Instant) -> Option<RetryCondition> {
+        let cure = retry_condition(error);
         match cure {
             None => self.pause(now),
-            Some(RetryCondition::Room) => self.pause_until(now + AFTER_DEPARTURE),
+            Some(RetryCondition::Room) => self.pause_until(now + SLOT_HANDOVER_PAUSE),
             Some(RetryCondition::Values | RetryCondition::Login) => {}
         }
         // This start got past the check of its program.
@@ -72,31 +72,31 @@ impl Spares {
 
     /// A start for a call failed: if only an event can fix that, spares wait for the event too.
     pub(super) fn call_failed(&mut self, error: &PoolError, now: Instant) -> Option<RetryCondition> {
-        match cure(error) {
-            Some(RetryCondition::Values | RetryCondition::Login) => self.failed(error, now),
+        match retry_condition(error) {
+            Some(RetryCondition::Values | RetryCondition::Login) => self.on_start_failed(error, now),
             Some(RetryCondition::Room) | None => None,
         }
     }
 
     /// A child that nobody used was evicted to save memory.
-    pub(super) fn evicted(&mut self, now: Instant) {
+    pub(super) fn on_evicted(&mut self, now: Instant) {
         self.evictions = self.evictions.saturating_add(1);
         self.pause_until(now + backoff::pause_after(self.evictions, FIRST_EVICTION, LONGEST_EVICTION));
     }
 
     /// The event has happened.
-    pub(super) fn cured(&mut self, by: RetryCondition) {
+    pub(super) fn on_condition_met(&mut self, by: RetryCondition) {
         self.waits_for.take_if(|cure| *cure == by);
     }
 
     /// A child has started, so others can start too.
-    pub(super) fn started(&mut self) {
+    pub(super) fn on_started(&mut self) {
         self.failures = 0;
         self.waits_for = None;
     }
 
     /// A call used a child: it is worth its memory.
-    pub(super) fn used(&mut self) {
+    pub(super) fn on_used(&mut self) {
         self.evictions = 0;
     }
 
@@ -107,11 +107,11 @@ impl Spares {
     /// Whether a start may be tried now.
     pub(super) fn may_start(&self, now: Instant) -> bool {
         let is_due = self.look_again.is_some_and(|at| at <= now);
-        (self.waits_for.is_none() || is_due) && self.later(now).is_none()
+        (self.waits_for.is_none() || is_due) && self.retry_at(now).is_none()
     }
 
     /// When a start may be attempted, if it only has to wait for a pause.
-    pub(super) fn later(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn retry_at(&self, now: Instant) -> Option<Instant> {
         let after = if self.waits_for.is_none() { self.after } else { self.look_again };
         after.filter(|after| *after > now)
     }
@@ -121,7 +121,7 @@ impl Spares {
     }
 }
 
-fn cure(error: &PoolError) -> Option<RetryCondition> {
+fn retry_condition(error: &PoolError) -> Option<RetryCondition> {
     match error {
         PoolError::NotLaunchable(_) => Some(RetryCondition::Values),
         PoolError::NoRoom(_) => Some(RetryCondition::Room),
@@ -153,16 +153,16 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..12 {
             assert!(spares.may_start(now));
-            assert_eq!(spares.failed(&spawn_failed(), now), None);
-            let later = spares.later(now).unwrap();
+            assert_eq!(spares.on_start_failed(&spawn_failed(), now), None);
+            let later = spares.retry_at(now).unwrap();
             pauses.push((later - now).as_millis());
             now = later;
         }
         assert_eq!(pauses[..4], [200, 400, 800, 1600]);
         assert_eq!(pauses[11], 60_000);
-        spares.started();
-        spares.failed(&spawn_failed(), now);
-        assert_eq!(spares.later(now), Some(now + FIRST_PAUSE));
+        spares.on_started();
+        spares.on_start_failed(&spawn_failed(), now);
+        assert_eq!(spares.retry_at(now), Some(now + FIRST_PAUSE));
     }
 
     #[test]
@@ -179,16 +179,16 @@ mod tests {
         for (error, cure) in cases {
             let mut spares = Spares::default();
             let now = Instant::now();
-            assert_eq!(spares.failed(&error, now), Some(cure));
-            assert_eq!(spares.failed(&error, now), None, "one waits for it already");
+            assert_eq!(spares.on_start_failed(&error, now), Some(cure));
+            assert_eq!(spares.on_start_failed(&error, now), None, "one waits for it already");
             let day = now + Duration::from_secs(24 * 60 * 60);
-            assert!(!spares.may_start(day) && spares.later(day).is_none(), "{cure:?}");
+            assert!(!spares.may_start(day) && spares.retry_at(day).is_none(), "{cure:?}");
             [RetryCondition::Values, RetryCondition::Login, RetryCondition::Room]
                 .into_iter()
                 .filter(|other| *other != cure)
-                .for_each(|other| spares.cured(other));
+                .for_each(|other| spares.on_condition_met(other));
             assert!(!spares.may_start(day), "{cure:?}");
-            spares.cured(cure);
+            spares.on_condition_met(cure);
             assert!(spares.may_start(day), "{cure:?}");
         }
     }
@@ -201,18 +201,18 @@ mod tests {
         {
             let mut spares = Spares::default();
             let now = Instant::now();
-            assert_eq!(spares.failed(&error, now), Some(RetryCondition::Values));
+            assert_eq!(spares.on_start_failed(&error, now), Some(RetryCondition::Values));
             assert!(!spares.may_start(now));
-            let later = spares.later(now).unwrap();
+            let later = spares.retry_at(now).unwrap();
             assert_eq!(later, now + PROGRAM_PAUSE);
             assert!(spares.may_start(later));
-            spares.failed(&error, later);
-            assert_eq!(spares.later(later), Some(later + PROGRAM_PAUSE));
-            spares.cured(RetryCondition::Values);
+            spares.on_start_failed(&error, later);
+            assert_eq!(spares.retry_at(later), Some(later + PROGRAM_PAUSE));
+            spares.on_condition_met(RetryCondition::Values);
             assert!(spares.may_start(later));
-            spares.failed(&error, later);
-            spares.failed(&spawn_failed(), later);
-            assert_eq!(spares.later(later), Some(later + FIRST_PAUSE));
+            spares.on_start_failed(&error, later);
+            spares.on_start_failed(&spawn_failed(), later);
+            assert_eq!(spares.retry_at(later), Some(later + FIRST_PAUSE));
         }
     }
 
@@ -229,13 +229,13 @@ mod tests {
     fn each_eviction_doubles_the_pause_of_spares() {
         let mut spares = Spares::default();
         let now = Instant::now();
-        spares.evicted(now);
-        assert_eq!(spares.later(now), Some(now + FIRST_EVICTION));
-        spares.evicted(now);
-        assert_eq!(spares.later(now), Some(now + FIRST_EVICTION * 2));
-        spares.used();
+        spares.on_evicted(now);
+        assert_eq!(spares.retry_at(now), Some(now + FIRST_EVICTION));
+        spares.on_evicted(now);
+        assert_eq!(spares.retry_at(now), Some(now + FIRST_EVICTION * 2));
+        spares.on_used();
         let later = now + FIRST_EVICTION * 2;
-        spares.evicted(later);
-        assert_eq!(spares.later(later), Some(later + FIRST_EVICTION));
+        spares.on_evicted(later);
+        assert_eq!(spares.retry_at(later), Some(later + FIRST_EVICTION));
     }
 }

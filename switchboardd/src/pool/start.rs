@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::member::Member;
-use super::spares::{AFTER_DEPARTURE, RetryCondition};
+use super::spares::{RetryCondition, SLOT_HANDOVER_PAUSE};
 use super::state::Start;
 use super::stateful::names_folders;
 use super::{Pool, PoolError};
@@ -20,7 +20,7 @@ use crate::child::{
 use crate::config::Scope;
 use crate::definition::{Launch, ResolvedLaunch};
 use crate::metrics::child_metrics::StartReason;
-use crate::oauth::login::Entries;
+use crate::oauth::login::TokenChanges;
 
 /// The first start through one of these may download the server.
 const PACKAGE_RUNNERS: [&str; 9] =
@@ -30,9 +30,9 @@ const PACKAGE_RUNNER_SPAWN: Duration = Duration::from_secs(120);
 impl Pool {
     /// Runs a registered start. Only a start that a call needs waits for room in the budget.
     pub(super) async fn start(self: Arc<Self>, start: Arc<Start>, limits: Limits, reason: StartReason) {
-        self.metrics.started(reason);
+        self.metrics.record_start(reason);
         if self.lock().replaces_one() {
-            self.metrics.restarted();
+            self.metrics.record_restart();
         }
         let registry = self.services.registry.clone();
         // Enabled before the start, so that no freed slot is missed.
@@ -40,7 +40,7 @@ impl Pool {
         left.as_mut().enable();
         let mut noted = StartGuard { pool: &self, start: &start, open: true };
         let mut login = None;
-        let started = self.bring_up(&start, limits, &mut login).await;
+        let started = self.start_child(&start, limits, &mut login).await;
         noted.open = false;
         drop(noted);
         let mut cure = None;
@@ -51,7 +51,7 @@ impl Pool {
                 {
                     let mut state = self.lock();
                     state.end_start(&start, None, Instant::now());
-                    state.spares.started();
+                    state.spares.on_started();
                     state.ran_before = true;
                     state.protocol = Some(member.protocol());
                     state.members.push(member.clone());
@@ -65,7 +65,7 @@ impl Pool {
                 });
                 let level = *self.services.level.lock().expect("BUG: a copy panicked");
                 level.into_iter().for_each(|level| member.set_level(level));
-                member.follow(&member.followed(), true);
+                member.set_subscribed(&member.subscribed(), true);
                 if start.owner.as_ref().is_some_and(|owner| owner.is_closed()) {
                     // Its session has ended during the start.
                     member.stop();
@@ -81,25 +81,25 @@ impl Pool {
         let Some(cure) = cure.filter(|cure| *cure != RetryCondition::Values) else { return };
         let replaced = {
             let mut state = self.lock();
-            if cure == RetryCondition::Login && login.as_ref().is_some_and(Entries::has_changed) {
+            if cure == RetryCondition::Login && login.as_ref().is_some_and(TokenChanges::has_changed) {
                 // The tokens changed during the start: it is retried, but after a pause, in case the server
                 // accepts none of them.
                 state.spares.pause(Instant::now());
             }
-            state.await_cure()
+            state.await_condition()
         };
         let pool = Arc::downgrade(&self);
         drop(self);
         let happened = async {
             match (cure, login) {
                 (RetryCondition::Login, Some(mut login)) => {
-                    login.changed().await;
+                    login.wait_changed().await;
                     true
                 }
                 (RetryCondition::Login, None) => false,
                 _ => {
                     left.await;
-                    tokio::time::sleep(AFTER_DEPARTURE).await;
+                    tokio::time::sleep(SLOT_HANDOVER_PAUSE).await;
                     true
                 }
             }
@@ -110,16 +110,16 @@ impl Pool {
             _ = replaced => false,
         };
         if let Some(pool) = pool.upgrade().filter(|_| happened) {
-            pool.cured(cure);
+            pool.condition_met(cure);
         }
     }
 
     /// `login` reports tokens that are newer than those of this start.
-    async fn bring_up(
+    async fn start_child(
         &self,
         start: &Start,
         limits: Limits,
-        login: &mut Option<Entries>,
+        login: &mut Option<TokenChanges>,
     ) -> Result<Arc<Child>, PoolError> {
         let (owner, room_until) = (start.owner.as_ref(), start.room_until);
         let here = matches!(self.launch, Launch::Process(_));
@@ -136,7 +136,7 @@ impl Pool {
             let state = self.lock();
             (state.settings.scope, state.ran_before)
         };
-        let limits = self.patience(limits, ran_before);
+        let limits = self.start_limits(limits, ran_before);
         let ownership = match (scope, owner) {
             (Scope::Session, Some(owner)) => Ownership::Host(owner.clone()),
             (Scope::Session, None) => Ownership::Spare,
@@ -230,7 +230,7 @@ impl Pool {
         let mut state = self.lock();
         state.end_start(start, Some(&failure), now);
         if let PoolError::Child(error) = &failure
-            && !error.wants_a_person()
+            && !error.needs_user()
         {
             state.breaker.crashed(false, now);
             state.last_crash = Some(error.clone());
@@ -238,7 +238,7 @@ impl Pool {
         let cure = if is_call {
             state.spares.call_failed(&failure, now)
         } else {
-            state.spares.failed(&failure, now)
+            state.spares.on_start_failed(&failure, now)
         };
         if counts {
             self.note_connection(&state.last_stderr, || failure.to_string());
@@ -248,7 +248,7 @@ impl Pool {
         cure
     }
 
-    fn patience(&self, limits: Limits, ran_before: bool) -> Limits {
+    fn start_limits(&self, limits: Limits, ran_before: bool) -> Limits {
         match &self.launch {
             Launch::Process(launch)
                 if !ran_before && PACKAGE_RUNNERS.contains(&launch.program_name().as_str()) =>
@@ -284,17 +284,17 @@ impl Pool {
     pub fn keep_warm(self: &Arc<Self>, limits: Limits) {
         {
             let mut state = self.lock();
-            state.spares.cured(RetryCondition::Room);
+            state.spares.on_condition_met(RetryCondition::Room);
             state.want_spares();
         }
         self.fill_up(limits);
     }
 
     /// The retry condition of starts that no call asked for is met.
-    pub(super) fn cured(self: &Arc<Self>, by: RetryCondition) {
+    pub(super) fn condition_met(self: &Arc<Self>, by: RetryCondition) {
         let limits = {
             let mut state = self.lock();
-            state.spares.cured(by);
+            state.spares.on_condition_met(by);
             state.limits
         };
         if let Some(limits) = limits {

@@ -19,18 +19,18 @@ use super::breaker::Breaker;
 use super::history::History;
 use super::member::Member;
 use super::spares::Spares;
-use super::{PoolError, Settings};
+use super::{PoolError, PoolSettings};
 use crate::caller::Caller;
 use crate::child::{ChildError, Limits, Protocol, StderrRing};
 use crate::config::Scope;
 use crate::manifest::Manifest;
 
 pub(super) use starts::Start;
-pub(super) use steps::{Step, Waiter};
+pub(super) use steps::{LeaseStep, Waiter};
 
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) settings: Settings,
+pub(super) struct PoolState {
+    pub(super) settings: PoolSettings,
     pub(super) members: Vec<Arc<Member>>,
     /// Starts in progress.
     pub(super) starting: Vec<Arc<Start>>,
@@ -41,7 +41,7 @@ pub(super) struct State {
     /// the settings were last read. So a change of a workspace's files starts none.
     wanted_spares: usize,
     /// Dropped when another start waits for a retry condition: only one start per pool waits.
-    awaits_cure: Option<oneshot::Sender<()>>,
+    condition_waiter: Option<oneshot::Sender<()>>,
     /// Starts for calls that failed recently, the latest last.
     pub(super) failed: VecDeque<Arc<Start>>,
     pub(super) last_failure: Option<PoolError>,
@@ -66,17 +66,17 @@ pub(super) struct State {
     /// The limits that spares were last started with.
     pub(super) limits: Option<Limits>,
     /// Sessions whose own child ended while they subscribed to its resources.
-    pub(super) follow_on: Vec<Arc<Caller>>,
+    pub(super) resubscribing: Vec<Arc<Caller>>,
     pub(super) starts: u64,
     /// Children that crashed and have not been replaced.
-    pub(super) lost: u64,
+    pub(super) unreplaced: u64,
     pub(super) start_took: Option<Duration>,
     /// Digest of the values that the running children were started with.
     pub(super) values: Option<String>,
 }
 
-impl State {
-    pub(super) fn new(settings: Settings, manifest: Option<Arc<Manifest>>) -> Self {
+impl PoolState {
+    pub(super) fn new(settings: PoolSettings, manifest: Option<Arc<Manifest>>) -> Self {
         Self {
             settings,
             members: Vec::new(),
@@ -85,7 +85,7 @@ impl State {
             breaker: Breaker::default(),
             spares: Spares::default(),
             wanted_spares: settings.warm,
-            awaits_cure: None,
+            condition_waiter: None,
             failed: VecDeque::new(),
             last_failure: None,
             last_crash: None,
@@ -99,9 +99,9 @@ impl State {
             history: History::default(),
             woken_at: None,
             limits: None,
-            follow_on: Vec::new(),
+            resubscribing: Vec::new(),
             starts: 0,
-            lost: 0,
+            unreplaced: 0,
             start_took: None,
             values: None,
         }
@@ -114,8 +114,8 @@ impl State {
             dead.set_replaced();
             return true;
         }
-        let lost = self.lost;
-        self.lost = lost.saturating_sub(1);
+        let lost = self.unreplaced;
+        self.unreplaced = lost.saturating_sub(1);
         lost > 0
     }
 
@@ -141,9 +141,9 @@ impl State {
     }
 
     /// A child was stopped and has ended. An evicted spare is not replaced at once.
-    pub(super) fn stopped(&mut self, member: &Member, was_spare: bool, now: Instant) {
+    pub(super) fn on_stopped(&mut self, member: &Member, was_spare: bool, now: Instant) {
         if was_spare && member.is_evicted() {
-            self.spares.evicted(now);
+            self.spares.on_evicted(now);
         }
         if member.has_served() {
             // What prevents the next start has nothing to do with how this child ended.

@@ -50,7 +50,7 @@ impl Pool {
             self.renew();
         }
         if filled.is_ok() {
-            self.cured(RetryCondition::Values);
+            self.condition_met(RetryCondition::Values);
         }
     }
 
@@ -66,44 +66,44 @@ impl Pool {
         let mut look = member.last_used() + self.settings().idle;
         loop {
             tokio::select! {
-                () = member.ended() => break,
+                () = member.wait_ended() => break,
                 () = member.wait_retiring() => {
-                    member.idle().await;
+                    member.wait_idle().await;
                     member.stop();
-                    member.ended().await;
+                    member.wait_ended().await;
                     break;
                 }
                 () = member.lists_changed() => {
                     self.subscriptions.wait_for_more_changes(LIST_CHANGE_DEBOUNCE).await;
                     self.keep_manifest(&member, limits).await;
                 }
-                () = tokio::time::sleep_until(look) => look = self.let_go_if_idle(&member),
+                () = tokio::time::sleep_until(look) => look = self.stop_if_idle(&member),
             }
         }
         self.services.members.remove(&member);
         self.on_child_ended(&member);
         self.services.lists_changed.notify_one();
-        self.note_followed(&member);
+        self.note_subscribed(&member);
         self.fill_up(limits);
     }
 
     /// Remembers the session of a child that ended, if it subscribed to resources: the next child has to
     /// report their changes. For shared children, subscriptions are checked whenever none is left.
-    fn note_followed(&self, ended: &Child) {
+    fn note_subscribed(&self, ended: &Child) {
         let Ownership::Host(owner) = ended.ownership() else { return };
-        if owner.is_closed() || owner.is_anonymous() || ended.followed().is_empty() {
+        if owner.is_closed() || owner.is_anonymous() || ended.subscribed().is_empty() {
             return;
         }
         let mut state = self.lock();
         if state.settings.scope == Scope::Session
-            && !state.follow_on.iter().any(|known| Arc::ptr_eq(known, &owner))
+            && !state.resubscribing.iter().any(|known| Arc::ptr_eq(known, &owner))
         {
-            state.follow_on.push(owner);
+            state.resubscribing.push(owner);
         }
     }
 
     /// Stops a child that is idle and not needed; returns when to check again.
-    fn let_go_if_idle(&self, member: &Arc<Member>) -> Instant {
+    fn stop_if_idle(&self, member: &Arc<Member>) -> Instant {
         let state = self.lock();
         let (now, idle) = (Instant::now(), state.settings.idle);
         let due = member.last_used() + idle;
@@ -155,7 +155,7 @@ impl Pool {
     fn on_child_ended(&self, ended: &Arc<Member>) {
         let ending = ended.why_ended();
         let error = Some(&ending).filter(|ending| **ending != ChildError::Stopped).map(ChildError::kind);
-        self.metrics.record_lifetime(ended.is_remote(), error, ended.born().elapsed());
+        self.metrics.record_lifetime(ended.is_remote(), error, ended.started_at().elapsed());
         {
             let mut state = self.lock();
             let at = state.members.iter().position(|member| Arc::ptr_eq(member, ended));
@@ -172,12 +172,12 @@ impl Pool {
                 state.history.note(ending.to_string(), true);
             }
             if ending != ChildError::Stopped {
-                state.lost += u64::from(!replaced);
+                state.unreplaced += u64::from(!replaced);
                 state.breaker.crashed(ended.has_served() && ending.is_a_kill(), Instant::now());
                 state.last_crash = Some(ending.clone());
                 state.last_failure = Some(PoolError::Child(ending));
             } else {
-                state.stopped(ended, was_spare, Instant::now());
+                state.on_stopped(ended, was_spare, Instant::now());
             }
         }
         self.has_changed();

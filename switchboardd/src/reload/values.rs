@@ -104,8 +104,9 @@ impl ValueChecks {
         else {
             return false;
         };
-        let needs =
-            |pool: &Arc<Pool>| !pool.launch().gaps().is_empty() || pool.launch().allowed_program().is_some();
+        let needs = |pool: &Arc<Pool>| {
+            !pool.launch().placeholders().is_empty() || pool.launch().allowed_program().is_some()
+        };
         let pools: Vec<Arc<Pool>> = daemon.workspace_loader.pools.all().into_iter().filter(needs).collect();
         let due: Vec<Arc<Pool>> = {
             let mut last = self.last.lock().expect("BUG: a note panicked");

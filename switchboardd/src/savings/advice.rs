@@ -80,7 +80,7 @@ mod tests {
         introspected: 900,
     };
 
-    fn word(balance: TokenBalance) -> String {
+    fn advice_text(balance: TokenBalance) -> String {
         balance.advice("s", "c").unwrap()
     }
 
@@ -90,21 +90,21 @@ mod tests {
         let even = TokenBalance { introspected: 2700, ..FAIR };
         assert_eq!((even.net(), even.advice("s", "c")), (0, None));
         let busy = TokenBalance { introspected: 2701, ..FAIR };
-        assert!(word(busy).contains("3 sessions were spared 2700 tokens and fetched 2701"));
+        assert!(advice_text(busy).contains("3 sessions were spared 2700 tokens and fetched 2701"));
         assert_eq!(TokenBalance { sessions: 2, ..busy }.advice("s", "c"), None);
     }
 
     #[test]
     fn advice_for_a_small_suite_names_the_child_option() {
         let small = TokenBalance { tools: 1, listed: 99, ..FAIR };
-        assert!(word(small).contains("its tool takes 99 tokens, the suite 100"));
+        assert!(advice_text(small).contains("its tool takes 99 tokens, the suite 100"));
         let slight = TokenBalance { tools: 2, listed: 120, introspection: 110, ..FAIR };
-        assert!(word(slight).contains("spares 20 tokens where it is left alone, and costs 90"));
-        assert!(word(small).contains("costs more than it saves: "));
-        assert!(word(slight).contains("costs more as soon as a model introspects it: "));
+        assert!(advice_text(slight).contains("spares 20 tokens where it is left alone, and costs 90"));
+        assert!(advice_text(small).contains("costs more than it saves: "));
+        assert!(advice_text(slight).contains("costs more as soon as a model introspects it: "));
         for one in [small, slight] {
-            assert!(word(one).starts_with("`s` is so small that it costs more "));
-            assert!(word(one).ends_with("as `switchboard --child c`"));
+            assert!(advice_text(one).starts_with("`s` is so small that it costs more "));
+            assert!(advice_text(one).ends_with("as `switchboard --child c`"));
         }
     }
 }

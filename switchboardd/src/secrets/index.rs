@@ -15,11 +15,11 @@ use crate::files::{open_own, private};
 
 const VERSION: u64 = 1;
 /// Room for several hundred values of the maximum length.
-const LIMIT: u64 = 64 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Index {
+pub(super) struct SecretsIndex {
     version: u64,
     pub(super) secrets: BTreeMap<String, SecretEntry>,
 }
@@ -37,12 +37,12 @@ struct Version {
     version: u64,
 }
 
-impl Index {
+impl SecretsIndex {
     /// Reads the file; empty if there is none.
     pub(super) fn load(folder: &Path) -> Result<Self, SecretsError> {
         may_block();
         let file = file(folder);
-        let Some(body) = private::read(&file, LIMIT)? else {
+        let Some(body) = private::read(&file, MAX_FILE_BYTES)? else {
             return Ok(Self { version: VERSION, secrets: BTreeMap::new() });
         };
         // Reports only the position: the parser's message may quote a value.

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::SecretString;
-use crate::environment::{Variables, shell_helper};
+use crate::environment::{ChildEnvironment, own_binary_command};
 use crate::event_loop::run_blocking;
 
 /// The first argument that makes this binary talk to the keyring.
@@ -65,14 +65,17 @@ pub enum KeyringError {
 /// Sends one request to the keyring of the session that `variables` describe.
 pub(super) async fn ask(
     request: &KeyringRequest,
-    variables: &Variables,
+    variables: &ChildEnvironment,
 ) -> Result<KeyringAnswer, KeyringError> {
     let answer = tokio::time::timeout(KEYRING_TIMEOUT, ask_process(request, variables)).await;
     answer.unwrap_or(Err(KeyringError::Late))
 }
 
-async fn ask_process(request: &KeyringRequest, variables: &Variables) -> Result<KeyringAnswer, KeyringError> {
-    let mut command = tokio::process::Command::from(shell_helper());
+async fn ask_process(
+    request: &KeyringRequest,
+    variables: &ChildEnvironment,
+) -> Result<KeyringAnswer, KeyringError> {
+    let mut command = tokio::process::Command::from(own_binary_command());
     command.arg(KEYRING).env_clear().envs(variables.iter());
     if let Some(folder) = runtime_folder(variables).await {
         command.env("XDG_RUNTIME_DIR", folder);
@@ -97,7 +100,7 @@ async fn ask_process(request: &KeyringRequest, variables: &Variables) -> Result<
 }
 
 /// The runtime directory with the session's D-Bus, if `XDG_RUNTIME_DIR` is not set.
-async fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
+async fn runtime_folder(variables: &ChildEnvironment) -> Option<PathBuf> {
     if variables.iter().any(|(name, _)| name == "XDG_RUNTIME_DIR") {
         return None;
     }
@@ -112,7 +115,7 @@ async fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
     reason = "JSON for the daemon that started it; constant words"
 )]
 pub fn run() -> ExitCode {
-    crate::unreadable::close();
+    crate::unreadable::protect_memory();
     let mut line = Vec::new();
     let read = std::io::stdin().lock().read_until(b'\n', &mut line);
     let Some(request) = read.ok().and_then(|_| serde_json::from_slice(&line).ok()) else {

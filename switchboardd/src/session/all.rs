@@ -17,13 +17,13 @@ pub struct Sessions {
     // A leaf lock: held for an insert, a lookup or a removal.
     anonymous: Mutex<Vec<Arc<Session>>>,
     /// Fires when a session was added or removed, or when `stir` is called.
-    stirred: Notify,
+    changed_notify: Notify,
 }
 
 impl Sessions {
     pub fn insert(&self, session: &Arc<Session>) {
         self.lock().insert(session.id.clone(), session.clone());
-        self.stir();
+        self.notify_changed();
     }
 
     pub fn get(&self, id: &str) -> Option<Arc<Session>> {
@@ -33,7 +33,7 @@ impl Sessions {
     /// False if it was removed before.
     pub fn remove(&self, id: &str) -> bool {
         let removed = self.lock().remove(id).is_some();
-        self.stir();
+        self.notify_changed();
         removed
     }
 
@@ -43,11 +43,11 @@ impl Sessions {
 
     /// Resolves when a session is added or removed, or when what sessions see changes.
     pub fn changed(&self) -> Notified<'_> {
-        self.stirred.notified()
+        self.changed_notify.notified()
     }
 
-    pub fn stir(&self) {
-        self.stirred.notify_waiters();
+    pub fn notify_changed(&self) {
+        self.changed_notify.notify_waiters();
     }
 
     pub fn all(&self) -> Vec<Arc<Session>> {

@@ -4,11 +4,11 @@
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use crate::child::Names;
+use crate::child::ArgumentNames;
 use crate::document::nearest;
 
 /// A sentence that tells the model how to fix the arguments; `None` if they are acceptable.
-pub(super) fn complaint(names: &Names, args: Option<Raw<'_>>) -> Option<String> {
+pub(super) fn complaint(names: &ArgumentNames, args: Option<Raw<'_>>) -> Option<String> {
     if names.required.is_empty() && names.only.is_none() {
         return None;
     }
@@ -43,7 +43,7 @@ mod tests {
     #[track_caller]
     fn check(schema: &str, args: &str, expect: Option<&str>) {
         let raw = |text| Raw::parse(str::as_bytes(text)).unwrap();
-        assert_eq!(complaint(&Names::of(raw(schema)), Some(raw(args))).as_deref(), expect);
+        assert_eq!(complaint(&ArgumentNames::of(raw(schema)), Some(raw(args))).as_deref(), expect);
     }
 
     const OPEN: &str = r#"{"type":"object","properties":{"a":{},"b":{}},"required":["a"]}"#;

@@ -85,7 +85,7 @@ impl Suite {
                 checked = self.check(&lease, subtool, args, call.asked).await;
             }
             if is_unsent(&checked) {
-                return Err(failed(lease.ending().await));
+                return Err(failed(lease.wait_end_reason().await));
             }
             match checked? {
                 Some(Rejection::Unknown(said)) => return Ok(said),
@@ -123,7 +123,7 @@ impl Suite {
         let lease = self.next_lease(lease, call.caller).await?;
         match self.send_when_room(&lease, request, write).await {
             Ok(call) => Ok(SentCall { call, lease }),
-            Err(ChildError::Unsent) => Err(lease.ending().await.into()),
+            Err(ChildError::Unsent) => Err(lease.wait_end_reason().await.into()),
             Err(error) => Err(error.into()),
         }
     }

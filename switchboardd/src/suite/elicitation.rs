@@ -15,14 +15,14 @@ use super::{CallContext, Suite, SuiteReply};
 use crate::caller::Caller;
 use crate::child::ChildError;
 use crate::era::question::{InputRequest, InputRequired, declined_result};
-use crate::era::results::{self, Kind};
+use crate::era::results::{self, ResultKind};
 use crate::era::{retry, schema};
 use crate::error::Failure;
 use crate::methods;
 use crate::pool::Lease;
 
 /// Limit of question rounds per call, in case a child never stops asking.
-const ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 /// Why the host's answers are incomplete.
 enum NoAnswers {
@@ -41,21 +41,23 @@ impl Suite {
     ) -> Result<SuiteReply, Failure> {
         let failed = |error| self.failed(call.tool, error);
         let unusable = |why| failed(ChildError::Unusable { why });
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let (answer, lease) = sent.answer_and_lease(self.limits).await;
             let answer = answer.map_err(failed)?;
             let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(&answer.body)
             else {
                 return Ok(SuiteReply::Child(answer));
             };
-            match Kind::of(result) {
-                Kind::Complete => return Ok(SuiteReply::Own(projected(&lease, call.tool, method, result))),
-                Kind::Other(kind) => {
+            match ResultKind::of(result) {
+                ResultKind::Complete => {
+                    return Ok(SuiteReply::Own(projected(&lease, call.tool, method, result)));
+                }
+                ResultKind::Other(kind) => {
                     return Err(unusable(format!(
                         "answered with a `{kind}`, which is none of this host's era"
                     )));
                 }
-                Kind::InputRequired => {}
+                ResultKind::InputRequired => {}
             }
             let asks = InputRequired::read(result).map_err(unusable)?;
             let responses = match ask_host(call.caller, &asks.requests, self.limits.max).await {
@@ -72,11 +74,11 @@ impl Suite {
             let again = self.send_when_room(&lease, call.to_child(method), with_answers).await;
             sent = match again {
                 Ok(call) => SentCall { call, lease },
-                Err(ChildError::Unsent) => return Err(failed(lease.ending().await)),
+                Err(ChildError::Unsent) => return Err(failed(lease.wait_end_reason().await)),
                 Err(error) => return Err(failed(error)),
             };
         }
-        Err(unusable(format!("asked for input {ROUNDS} times in one call")))
+        Err(unusable(format!("asked for input {MAX_ROUNDS} times in one call")))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::config::{Expose, Mode};
 use super::summary::summary;
 
 /// Maximum number of tools for a query.
-const BEST: usize = 5;
+const MAX_MATCHES: usize = 5;
 /// How much of a query and of a description is searched. Each word of the query is searched in each
 /// description, on the event loop.
 const QUERY_CHARS: usize = 300;
@@ -22,7 +22,7 @@ const NO_SCHEMAS: &str = "no schema is shown: `introspection.mode` is \"redacted
 
 /// What to include.
 #[derive(Debug, Clone, Copy)]
-pub struct Wish<'a> {
+pub struct IntrospectOptions<'a> {
     pub mode: Mode,
     pub summary_max_chars: usize,
     pub query: Option<&'a str>,
@@ -31,33 +31,33 @@ pub struct Wish<'a> {
 }
 
 /// The tools that [`text`] lists, joined for a JSON array.
-pub fn entries(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
+pub fn entries(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) -> String {
     let allowed = list.tools.iter().filter(|tool| expose.permits(&tool.name));
-    joined(allowed, wish)
+    joined(allowed, options)
 }
 
-fn joined<'t>(tools: impl Iterator<Item = &'t Tool>, wish: Wish<'_>) -> String {
+fn joined<'t>(tools: impl Iterator<Item = &'t Tool>, options: IntrospectOptions<'_>) -> String {
     let mut out = String::new();
     for (at, tool) in tools.enumerate() {
         if at > 0 {
             out.push(',');
         }
-        entry(tool, wish, &mut out);
+        entry(tool, options, &mut out);
     }
     out
 }
 
 /// `{"tools":[…]}` as compact JSON, schemas as the child wrote them.
-pub fn text(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
+pub fn text(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) -> String {
     let allowed: Vec<&Tool> = list.tools.iter().filter(|tool| expose.permits(&tool.name)).collect();
-    let shown = match wish.query {
-        Some(query) => best(&allowed, query),
+    let shown = match options.query {
+        Some(query) => best_matches(&allowed, query),
         None => allowed.clone(),
     };
-    let mut out = format!(r#"{{"tools":[{}]"#, joined(shown.iter().copied(), wish));
-    if wish.mode == Mode::Redacted && wish.wants_schemas {
+    let mut out = format!(r#"{{"tools":[{}]"#, joined(shown.iter().copied(), options));
+    if options.mode == Mode::Redacted && options.wants_schemas {
         let _ = write!(out, r#","hint":{}"#, quoted(NO_SCHEMAS));
-    } else if shown.is_empty() && wish.query.is_some() {
+    } else if shown.is_empty() && options.query.is_some() {
         let names: Vec<_> = allowed.iter().map(|tool| &*tool.name).collect();
         let hint = format!("no subtool matches the query; there are: {}", names.join(", "));
         let _ = write!(out, r#","hint":{}"#, quoted(&hint));
@@ -67,24 +67,24 @@ pub fn text(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
 }
 
 /// One subtool in full, as the child wrote it; without schemas in redacted mode.
-pub fn single(tool: &Tool, wish: Wish<'_>) -> String {
-    if wish.mode == Mode::Redacted {
+pub fn single(tool: &Tool, options: IntrospectOptions<'_>) -> String {
+    if options.mode == Mode::Redacted {
         let mut out = String::from(r#"{"tools":["#);
-        entry(tool, wish, &mut out);
+        entry(tool, options, &mut out);
         let _ = write!(out, r#"],"hint":{}}}"#, quoted(NO_SCHEMAS));
         return out;
     }
     rpc::tools_result(tool.raw.get())
 }
 
-fn entry(tool: &Tool, wish: Wish<'_>, out: &mut String) {
-    if wish.mode == Mode::Full {
+fn entry(tool: &Tool, options: IntrospectOptions<'_>, out: &mut String) {
+    if options.mode == Mode::Full {
         out.push_str(tool.raw.get());
         return;
     }
-    let line = summary(tool.description.as_deref().unwrap_or_default(), wish.summary_max_chars);
+    let line = summary(tool.description.as_deref().unwrap_or_default(), options.summary_max_chars);
     let _ = write!(out, r#"{{"name":{},"summary":{}"#, quoted(&tool.name), quoted(&line));
-    if wish.mode == Mode::Summary
+    if options.mode == Mode::Summary
         && let Some(schema) = &tool.input_schema
     {
         let _ = write!(out, r#","inputSchema":{}"#, schema.get());
@@ -93,18 +93,18 @@ fn entry(tool: &Tool, wish: Wish<'_>, out: &mut String) {
 }
 
 /// The tools that best match a query, best first.
-fn best<'t>(tools: &[&'t Tool], query: &str) -> Vec<&'t Tool> {
+fn best_matches<'t>(tools: &[&'t Tool], query: &str) -> Vec<&'t Tool> {
     let words: Vec<String> = words(first(query, QUERY_CHARS));
     let named: Vec<&Tool> = tools.iter().copied().filter(|tool| is_named(tool, &words)).collect();
     if !named.is_empty() {
-        return named.into_iter().take(BEST).collect();
+        return named.into_iter().take(MAX_MATCHES).collect();
     }
     let mut scored: Vec<(usize, &Tool)> = tools.iter().map(|tool| (score(tool, &words), *tool)).collect();
     let most = scored.iter().map(|(score, _)| *score).max().unwrap_or(0);
     scored.retain(|(score, _)| *score > 0 && *score * 2 >= most);
     // A stable sort: equal scores stay in the child's order.
     scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    scored.into_iter().take(BEST).map(|(_, tool)| tool).collect()
+    scored.into_iter().take(MAX_MATCHES).map(|(_, tool)| tool).collect()
 }
 
 /// Whether all words of a query of several words occur in the tool's name: then only such tools match.
@@ -185,12 +185,12 @@ mod tests {
         }
     }
 
-    fn shown(wish: Wish<'_>) -> String {
-        text(&list(), &Expose::default(), wish)
+    fn shown(options: IntrospectOptions<'_>) -> String {
+        text(&list(), &Expose::default(), options)
     }
 
-    const SUMMARY: Wish<'_> =
-        Wish { mode: Mode::Summary, summary_max_chars: 12, query: None, wants_schemas: false };
+    const SUMMARY: IntrospectOptions<'_> =
+        IntrospectOptions { mode: Mode::Summary, summary_max_chars: 12, query: None, wants_schemas: false };
 
     #[test]
     fn summaries_come_with_unaltered_schemas() {
@@ -201,22 +201,25 @@ mod tests {
 
     #[test]
     fn redacted_leaves_schemas_out_and_full_leaves_nothing_out() {
-        let redacted = shown(Wish { mode: Mode::Redacted, ..SUMMARY });
+        let redacted = shown(IntrospectOptions { mode: Mode::Redacted, ..SUMMARY });
         assert!(!redacted.contains("inputSchema"));
-        for wish in [Wish { wants_schemas: true, ..SUMMARY }, Wish { query: Some("search"), ..SUMMARY }] {
-            assert!(!shown(Wish { mode: Mode::Redacted, ..wish }).contains("inputSchema"));
+        for options in [
+            IntrospectOptions { wants_schemas: true, ..SUMMARY },
+            IntrospectOptions { query: Some("search"), ..SUMMARY },
+        ] {
+            assert!(!shown(IntrospectOptions { mode: Mode::Redacted, ..options }).contains("inputSchema"));
         }
-        let one = single(&list().tools[0], Wish { mode: Mode::Redacted, ..SUMMARY });
+        let one = single(&list().tools[0], IntrospectOptions { mode: Mode::Redacted, ..SUMMARY });
         assert!(one.contains("createIssue") && one.contains("no schema is shown"), "{one}");
         assert!(!one.contains("inputSchema"), "{one}");
-        let full = shown(Wish { mode: Mode::Full, ..SUMMARY });
+        let full = shown(IntrospectOptions { mode: Mode::Full, ..SUMMARY });
         assert!(full.contains(r#""description":"Find issues and pull requests","inputSchema":{"type":"object","z":1.0,"a":2},"x":1}"#));
     }
 
     #[test]
     fn a_query_ranks_and_narrows() {
         let names = |query| {
-            let text = shown(Wish { query: Some(query), ..SUMMARY });
+            let text = shown(IntrospectOptions { query: Some(query), ..SUMMARY });
             let value: serde_json::Value = serde_json::from_str(&text).unwrap();
             value["tools"]
                 .as_array()
@@ -229,7 +232,8 @@ mod tests {
         assert_eq!(names("create an issue")[0], "createIssue");
         assert_eq!(names("search").len(), 2);
         assert!(
-            shown(Wish { query: Some("zzz"), ..SUMMARY }).contains("there are: createIssue, search_code")
+            shown(IntrospectOptions { query: Some("zzz"), ..SUMMARY })
+                .contains("there are: createIssue, search_code")
         );
     }
 
@@ -237,13 +241,13 @@ mod tests {
     fn only_the_beginning_of_a_long_query_is_looked_at() {
         let begins = format!("search issues {}", "x".repeat(QUERY_CHARS));
         let ends = format!("{} search issues", "é ".repeat(QUERY_CHARS));
-        let shown = |query: &str| shown(Wish { query: Some(query), ..SUMMARY });
+        let shown = |query: &str| shown(IntrospectOptions { query: Some(query), ..SUMMARY });
         assert!(shown(&begins).contains("search_issues"));
         assert!(shown(&ends).contains("no subtool matches"));
         // Without the limit this takes minutes.
         let tools = (0..200).map(|_| tool("search", &"word ".repeat(2000))).collect();
         let query = "some words ".repeat(1024 * 1024);
-        let wish = Wish { query: Some(&query), ..SUMMARY };
-        assert!(text(&ToolList { tools }, &Expose::default(), wish).contains("search"));
+        let options = IntrospectOptions { query: Some(&query), ..SUMMARY };
+        assert!(text(&ToolList { tools }, &Expose::default(), options).contains("search"));
     }
 }

@@ -21,7 +21,7 @@ use crate::oauth::Login;
 use crate::oauth::login::Attempt;
 
 /// One login for access, and two for scopes that turn out to be missing.
-pub const LOGINS: usize = 3;
+pub const MAX_LOGINS: usize = 3;
 
 /// The key of the question to a modern host.
 const KEY: &str = "switchboard-login";
@@ -67,7 +67,7 @@ impl Suite {
             return Err(self
                 .login_failed(AuthError::Failed { why: format!("the login was answered with `{action}`") }));
         }
-        match tokio::time::timeout(LOGIN_WAIT, attempt.done()).await {
+        match tokio::time::timeout(LOGIN_WAIT, attempt.wait_done()).await {
             Ok(Ok(())) => Ok(None),
             Ok(Err(why)) => Err(self.login_failed(AuthError::Failed { why })),
             Err(_) => Ok(Some(login_question(self.child_name(), &attempt))),

@@ -130,7 +130,7 @@ mod tests {
         let args = args.map(|args| Raw::parse(args.as_bytes()).unwrap());
         let mut out = Vec::new();
         let params = RequestParams::read(Some(raw));
-        let token = params.written_token();
+        let token = params.raw_progress_token();
         let outgoing = OutgoingParams::Call { params: &params.members, token, subtool: "find", args };
         outgoing.write(ChildId(7), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expect);

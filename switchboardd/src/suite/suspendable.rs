@@ -20,13 +20,13 @@ use super::outgoing::OutgoingParams;
 use super::{CallContext, Suite, SuiteReply};
 use crate::caller::{Caller, InputEntry, StatelessRequest};
 use crate::child::{ChildError, ChildId, ChildResponse};
-use crate::era::results::Kind;
+use crate::era::results::ResultKind;
 use crate::era::{ProtocolEra, question};
 use crate::error::Failure;
 use crate::pool::Member;
 
 /// Questions that arrive within this time are put to the host together.
-const ROUND: Duration = Duration::from_millis(25);
+const ROUND_WINDOW: Duration = Duration::from_millis(25);
 
 /// The input that a modern host must supply before its request can be answered.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Suite {
                 let answer = sent.answer(self.limits).await.map_err(failed)?;
                 let asks = match Message::parse(&answer.body) {
                     Ok(Message::Response { outcome: Outcome::Result(result), .. })
-                        if Kind::of(result) == Kind::InputRequired =>
+                        if ResultKind::of(result) == ResultKind::InputRequired =>
                     {
                         if let Some(why) = question::bad_address_in_inputs(result) {
                             return Err(failed(ChildError::Unusable { why }));
@@ -141,7 +141,7 @@ impl SuspendableCall {
             tokio::select! {
                 biased;
                 answer = &mut self.waiting => return self.end(answer),
-                () = tokio::time::sleep(ROUND) => {}
+                () = tokio::time::sleep(ROUND_WINDOW) => {}
             }
             let missing_capability = stateless.take_missing_capability();
             let inputs = stateless.inputs();
@@ -168,7 +168,7 @@ impl SuspendableCall {
     /// Continues the call for the retry in `listener`, with progress under its token.
     pub fn resume(&mut self, listener: &Arc<Caller>, token: Option<&str>) {
         if let Some((child, id)) = &self.child_call {
-            child.retoken(*id, token);
+            child.set_progress_token(*id, token);
         }
         self.leave_suspension(listener);
     }

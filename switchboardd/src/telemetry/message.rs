@@ -6,10 +6,10 @@ use std::fmt::Write;
 use switchboard_wire::envelope::quoted;
 
 #[derive(Debug, Clone)]
-pub enum Value {
+pub enum FieldValue {
     Message(Vec<Field>),
     /// Repeated messages; protobuf writes each as its own field.
-    List(Vec<Value>),
+    List(Vec<FieldValue>),
     Text(String),
     /// Hexadecimal in JSON, as OTLP requires for ids.
     Id(Box<[u8]>),
@@ -28,27 +28,27 @@ pub enum Value {
 pub struct Field {
     number: u32,
     name: &'static str,
-    value: Value,
+    value: FieldValue,
 }
 
-pub fn field(number: u32, name: &'static str, value: Value) -> Field {
+pub fn field(number: u32, name: &'static str, value: FieldValue) -> Field {
     Field { number, name, value }
 }
 
-pub fn message(fields: impl Into<Vec<Field>>) -> Value {
-    Value::Message(fields.into())
+pub fn message(fields: impl Into<Vec<Field>>) -> FieldValue {
+    FieldValue::Message(fields.into())
 }
 
 /// An attribute with a string value.
-pub fn attribute(key: &str, value: &str) -> Value {
-    attribute_of(key, field(1, "stringValue", Value::Text(value.to_owned())))
+pub fn attribute(key: &str, value: &str) -> FieldValue {
+    attribute_of(key, field(1, "stringValue", FieldValue::Text(value.to_owned())))
 }
 
-fn attribute_of(key: &str, value: Field) -> Value {
-    message([field(1, "key", Value::Text(key.to_owned())), field(2, "value", message([value]))])
+fn attribute_of(key: &str, value: Field) -> FieldValue {
+    message([field(1, "key", FieldValue::Text(key.to_owned())), field(2, "value", message([value]))])
 }
 
-impl Value {
+impl FieldValue {
     pub fn json(&self) -> Vec<u8> {
         let mut out = String::new();
         self.push_json(&mut out);
@@ -124,7 +124,7 @@ const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const LENGTH: u32 = 2;
 
-fn push_field(number: u32, value: &Value, out: &mut Vec<u8>) {
+fn push_field(number: u32, value: &FieldValue, out: &mut Vec<u8>) {
     let tag = |kind: u32, out: &mut Vec<u8>| push_varint(u64::from(number << 3 | kind), out);
     let bytes = |bytes: &[u8], out: &mut Vec<u8>| {
         tag(LENGTH, out);
@@ -132,33 +132,33 @@ fn push_field(number: u32, value: &Value, out: &mut Vec<u8>) {
         out.extend_from_slice(bytes);
     };
     match value {
-        Value::Message(_) => bytes(&value.protobuf(), out),
-        Value::List(items) => items.iter().for_each(|item| push_field(number, item, out)),
-        Value::Text(text) => bytes(text.as_bytes(), out),
-        Value::Id(id) => bytes(id, out),
-        Value::Fixed64s(numbers) => {
+        FieldValue::Message(_) => bytes(&value.protobuf(), out),
+        FieldValue::List(items) => items.iter().for_each(|item| push_field(number, item, out)),
+        FieldValue::Text(text) => bytes(text.as_bytes(), out),
+        FieldValue::Id(id) => bytes(id, out),
+        FieldValue::Fixed64s(numbers) => {
             bytes(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>(), out);
         }
-        Value::Doubles(numbers) => {
+        FieldValue::Doubles(numbers) => {
             bytes(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>(), out);
         }
-        Value::Fixed64(fixed) => {
+        FieldValue::Fixed64(fixed) => {
             tag(FIXED64, out);
             out.extend_from_slice(&fixed.to_le_bytes());
         }
-        Value::Double(double) => {
+        FieldValue::Double(double) => {
             tag(FIXED64, out);
             out.extend_from_slice(&double.to_le_bytes());
         }
-        Value::Small(small) => {
+        FieldValue::Small(small) => {
             tag(VARINT, out);
             push_varint(u64::from(*small), out);
         }
-        Value::Int(int) => {
+        FieldValue::Int(int) => {
             tag(VARINT, out);
             push_varint(int.cast_unsigned(), out);
         }
-        Value::Bool(value) => {
+        FieldValue::Bool(value) => {
             tag(VARINT, out);
             push_varint(u64::from(*value), out);
         }
@@ -180,15 +180,15 @@ mod tests {
     #[test]
     fn a_message_is_written_as_json_and_as_protobuf() {
         let value = message([
-            field(1, "traceId", Value::Id([0xab, 1].into())),
-            field(5, "name", Value::Text("a\"é".to_owned())),
-            field(7, "startTimeUnixNano", Value::Fixed64(1 << 60)),
-            field(9, "attributes", Value::List(vec![attribute("k", "v"), attribute("l", "")])),
-            field(12, "count", Value::Small(300)),
-            field(13, "asInt", Value::Int(-1)),
-            field(14, "bounds", Value::Doubles(vec![0.5, 1.0])),
-            field(15, "buckets", Value::Fixed64s(vec![1, 2])),
-            field(16, "isMonotonic", Value::Bool(true)),
+            field(1, "traceId", FieldValue::Id([0xab, 1].into())),
+            field(5, "name", FieldValue::Text("a\"é".to_owned())),
+            field(7, "startTimeUnixNano", FieldValue::Fixed64(1 << 60)),
+            field(9, "attributes", FieldValue::List(vec![attribute("k", "v"), attribute("l", "")])),
+            field(12, "count", FieldValue::Small(300)),
+            field(13, "asInt", FieldValue::Int(-1)),
+            field(14, "bounds", FieldValue::Doubles(vec![0.5, 1.0])),
+            field(15, "buckets", FieldValue::Fixed64s(vec![1, 2])),
+            field(16, "isMonotonic", FieldValue::Bool(true)),
         ]);
         let json = r#"{"traceId":"ab01","name":"a\"é","startTimeUnixNano":"1152921504606846976","attributes":[{"key":"k","value":{"stringValue":"v"}},{"key":"l","value":{"stringValue":""}}],"count":300,"asInt":"-1","bounds":[0.5,1],"buckets":["1","2"],"isMonotonic":true}"#;
         assert_eq!(String::from_utf8(value.json()).unwrap(), json);

@@ -10,24 +10,24 @@ use url::Url;
 use super::trace::Sampler;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spelling {
+pub enum OtlpEncoding {
     Protobuf,
     Json,
 }
 
 /// Where one signal (traces or metrics) is sent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Target {
+pub struct ExportTarget {
     pub url: Url,
     pub headers: Vec<(String, String)>,
-    pub spelling: Spelling,
+    pub encoding: OtlpEncoding,
     pub timeout: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
-    pub traces: Option<Target>,
-    pub metrics: Option<Target>,
+pub struct TelemetrySettings {
+    pub traces: Option<ExportTarget>,
+    pub metrics: Option<ExportTarget>,
     /// `service.name` and the other attributes of all data.
     pub resource: Vec<(String, String)>,
     pub sampler: Sampler,
@@ -40,7 +40,7 @@ pub struct Settings {
     pub warnings: Vec<String>,
 }
 
-impl Settings {
+impl TelemetrySettings {
     /// `None` if nothing is to be exported and there are no warnings. An empty variable counts as unset.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let variable = |name: &str| {
@@ -50,7 +50,7 @@ impl Settings {
             return None;
         }
         let mut warnings = Vec::new();
-        let mut reader = Reader { variable: &variable, warnings: &mut warnings };
+        let mut reader = SettingsReader { variable: &variable, warnings: &mut warnings };
         let traces = reader.target("TRACES", "v1/traces");
         let metrics = reader.target("METRICS", "v1/metrics");
         let sampler = reader.sampler();
@@ -76,12 +76,12 @@ impl Settings {
     }
 }
 
-struct Reader<'a, V: Fn(&str) -> Option<String>> {
+struct SettingsReader<'a, V: Fn(&str) -> Option<String>> {
     variable: &'a V,
     warnings: &'a mut Vec<String>,
 }
 
-impl<V: Fn(&str) -> Option<String>> Reader<'_, V> {
+impl<V: Fn(&str) -> Option<String>> SettingsReader<'_, V> {
     fn warn(&mut self, warning: String) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
@@ -94,7 +94,7 @@ impl<V: Fn(&str) -> Option<String>> Reader<'_, V> {
         names.into_iter().find_map(|name| (self.variable)(&name).map(|value| (name, value)))
     }
 
-    fn target(&mut self, kind: &str, path: &str) -> Option<Target> {
+    fn target(&mut self, kind: &str, path: &str) -> Option<ExportTarget> {
         let own = format!("OTEL_EXPORTER_OTLP_{kind}_ENDPOINT");
         let (name, endpoint) = self.own_or_all(kind, "ENDPOINT")?;
         let exporter = format!("OTEL_{kind}_EXPORTER");
@@ -111,10 +111,10 @@ impl<V: Fn(&str) -> Option<String>> Reader<'_, V> {
             }
         }
         let spelling = match self.own_or_all(kind, "PROTOCOL") {
-            None => Spelling::Protobuf,
+            None => OtlpEncoding::Protobuf,
             Some((name, protocol)) => match protocol.as_str() {
-                "http/protobuf" => Spelling::Protobuf,
-                "http/json" => Spelling::Json,
+                "http/protobuf" => OtlpEncoding::Protobuf,
+                "http/json" => OtlpEncoding::Json,
                 other => {
                     self.warn(format!(
                         "`{name}` is `{other}`, which Switchboard does not speak; use `http/protobuf` or `http/json` (port 4318 of most collectors)"
@@ -150,7 +150,7 @@ impl<V: Fn(&str) -> Option<String>> Reader<'_, V> {
         let headers =
             self.own_or_all(kind, "HEADERS").map(|(name, text)| self.pairs(&name, &text)).unwrap_or_default();
         let timeout = Duration::from_millis(timeout.max(1));
-        Some(Target { url, headers, spelling, timeout })
+        Some(ExportTarget { url, headers, encoding: spelling, timeout })
     }
 
     fn sampler(&mut self) -> Sampler {
@@ -252,8 +252,8 @@ fn decoded(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Option<Settings> {
-        Settings::read(|name| {
+    fn read(variables: &[(&str, &str)]) -> Option<TelemetrySettings> {
+        TelemetrySettings::read(|name| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
     }
@@ -292,12 +292,12 @@ mod tests {
         assert_eq!(settings.warnings, [""; 0]);
         let traces = settings.traces.unwrap();
         assert_eq!(traces.url.as_str(), "http://localhost:4318/base/v1/traces");
-        assert_eq!((traces.spelling, traces.timeout), (Spelling::Json, Duration::from_millis(2500)));
+        assert_eq!((traces.encoding, traces.timeout), (OtlpEncoding::Json, Duration::from_millis(2500)));
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(traces.headers, [pair("authorization", "Basic abc="), pair("x-a", "b")]);
         let metrics = settings.metrics.unwrap();
         assert_eq!(metrics.url.as_str(), "https://else.example/in?x=1");
-        assert_eq!((metrics.spelling, metrics.headers), (Spelling::Protobuf, vec![pair("k", "v")]));
+        assert_eq!((metrics.encoding, metrics.headers), (OtlpEncoding::Protobuf, vec![pair("k", "v")]));
         assert_eq!(settings.resource[..2], [pair("service.name", "mine"), pair("team", "a,b")]);
         assert_eq!(settings.sampler, Sampler { parent_based: true, ratio: 0.25 });
         assert_eq!((settings.queue, settings.batch), (10, 10));

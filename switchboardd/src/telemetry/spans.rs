@@ -7,31 +7,31 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Notify;
 
-use super::message::{Value, attribute, field, message};
-use super::trace::{Context, Sampler};
+use super::message::{FieldValue, attribute, field, message};
+use super::trace::{Sampler, SpanContext};
 use crate::methods;
 
 /// A host's request, or a request from the daemon to a child.
 #[derive(Debug, Clone)]
 pub struct Span {
-    pub context: Context,
+    pub context: SpanContext,
     pub parent: Option<[u8; 8]>,
-    pub side: Side,
+    pub side: SpanSide,
     pub method: &'static str,
     pub tool: Option<Arc<str>>,
     /// The suite, or the child.
-    pub whose: Option<Arc<str>>,
+    pub owner: Option<Arc<str>>,
     pub id: Box<str>,
     /// The error word; `None` for success.
     pub error: Option<&'static str>,
     /// False for success and for a cancelled request.
     pub failed: bool,
-    pub begun: SystemTime,
+    pub started_at: SystemTime,
     pub took: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum SpanSide {
     /// `face` names the entry point.
     Server {
         face: &'static str,
@@ -44,7 +44,7 @@ pub enum Side {
 #[derive(Debug)]
 pub struct Spans {
     pub sampler: Sampler,
-    most: usize,
+    limit: usize,
     batch: usize,
     // A leaf lock: held only to push or to take a batch.
     queue: Mutex<VecDeque<Span>>,
@@ -58,7 +58,7 @@ impl Spans {
     pub fn new(sampler: Sampler, most: usize, batch: usize) -> Arc<Self> {
         Arc::new(Self {
             sampler,
-            most,
+            limit: most,
             batch,
             queue: Mutex::default(),
             enough: Notify::new(),
@@ -71,7 +71,7 @@ impl Spans {
     pub fn push(&self, span: Span) {
         let waiting = {
             let mut queue = self.queue.lock().expect("BUG: a push panicked");
-            if queue.len() >= self.most {
+            if queue.len() >= self.limit {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
                 return;
             }
@@ -90,7 +90,7 @@ impl Spans {
         queue.drain(..count).collect()
     }
 
-    pub async fn enough(&self) {
+    pub async fn wait_for_batch(&self) {
         self.enough.notified().await;
     }
 
@@ -109,19 +109,21 @@ impl Spans {
 }
 
 /// The body of a request to `/v1/traces`.
-pub fn request(resource: &Value, spans: &[Span]) -> Value {
-    let spans = Value::List(spans.iter().map(Span::written).collect());
+pub fn request(resource: &FieldValue, spans: &[Span]) -> FieldValue {
+    let spans = FieldValue::List(spans.iter().map(Span::written).collect());
     let scope = message([field(1, "scope", scope()), field(2, "spans", spans)]);
-    let of_resource =
-        message([field(1, "resource", resource.clone()), field(2, "scopeSpans", Value::List(vec![scope]))]);
-    message([field(1, "resourceSpans", Value::List(vec![of_resource]))])
+    let of_resource = message([
+        field(1, "resource", resource.clone()),
+        field(2, "scopeSpans", FieldValue::List(vec![scope])),
+    ]);
+    message([field(1, "resourceSpans", FieldValue::List(vec![of_resource]))])
 }
 
 /// The instrumentation scope.
-pub fn scope() -> Value {
+pub fn scope() -> FieldValue {
     message([
-        field(1, "name", Value::Text("switchboard".to_owned())),
-        field(2, "version", Value::Text(env!("CARGO_PKG_VERSION").to_owned())),
+        field(1, "name", FieldValue::Text("switchboard".to_owned())),
+        field(2, "version", FieldValue::Text(env!("CARGO_PKG_VERSION").to_owned())),
     ])
 }
 
@@ -130,10 +132,10 @@ pub fn nanos(time: SystemTime) -> u64 {
 }
 
 impl Span {
-    fn written(&self) -> Value {
+    fn written(&self) -> FieldValue {
         let (kind, place) = match self.side {
-            Side::Server { .. } => (2, "switchboard.suite"),
-            Side::Client { .. } => (3, "switchboard.child"),
+            SpanSide::Server { .. } => (2, "switchboard.suite"),
+            SpanSide::Client { .. } => (3, "switchboard.child"),
         };
         let name = match &self.tool {
             Some(tool) => format!("{} {tool}", self.method),
@@ -145,28 +147,30 @@ impl Span {
             attributes.push(attribute("gen_ai.operation.name", "execute_tool"));
         }
         attributes.extend(self.tool.as_ref().map(|tool| attribute("gen_ai.tool.name", tool)));
-        attributes.extend(self.whose.as_ref().map(|whose| attribute(place, whose)));
+        attributes.extend(self.owner.as_ref().map(|whose| attribute(place, whose)));
         attributes.push(match self.side {
-            Side::Server { face } => attribute("switchboard.face", face),
-            Side::Client { remote } => attribute("network.transport", if remote { "tcp" } else { "pipe" }),
+            SpanSide::Server { face } => attribute("switchboard.face", face),
+            SpanSide::Client { remote } => {
+                attribute("network.transport", if remote { "tcp" } else { "pipe" })
+            }
         });
         attributes.extend(self.error.map(|error| attribute("error.type", error)));
-        let begun = nanos(self.begun);
+        let begun = nanos(self.started_at);
         let took = u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX);
         let mut fields = vec![
-            field(1, "traceId", Value::Id(self.context.trace.into())),
-            field(2, "spanId", Value::Id(self.context.span.into())),
+            field(1, "traceId", FieldValue::Id(self.context.trace.into())),
+            field(2, "spanId", FieldValue::Id(self.context.span.into())),
         ];
-        fields.extend(self.parent.map(|parent| field(4, "parentSpanId", Value::Id(parent.into()))));
+        fields.extend(self.parent.map(|parent| field(4, "parentSpanId", FieldValue::Id(parent.into()))));
         fields.extend([
-            field(5, "name", Value::Text(name)),
-            field(6, "kind", Value::Small(kind)),
-            field(7, "startTimeUnixNano", Value::Fixed64(begun)),
-            field(8, "endTimeUnixNano", Value::Fixed64(begun.saturating_add(took))),
-            field(9, "attributes", Value::List(attributes)),
+            field(5, "name", FieldValue::Text(name)),
+            field(6, "kind", FieldValue::Small(kind)),
+            field(7, "startTimeUnixNano", FieldValue::Fixed64(begun)),
+            field(8, "endTimeUnixNano", FieldValue::Fixed64(begun.saturating_add(took))),
+            field(9, "attributes", FieldValue::List(attributes)),
         ]);
         if self.failed {
-            fields.push(field(15, "status", message([field(3, "code", Value::Small(2))])));
+            fields.push(field(15, "status", message([field(3, "code", FieldValue::Small(2))])));
         }
         message(fields)
     }
@@ -178,16 +182,16 @@ mod tests {
 
     fn span(id: u64) -> Span {
         Span {
-            context: Context { trace: [1; 16], span: [2; 8], sampled: true },
+            context: SpanContext { trace: [1; 16], span: [2; 8], sampled: true },
             parent: Some([3; 8]),
-            side: Side::Server { face: "shim" },
+            side: SpanSide::Server { face: "shim" },
             method: methods::TOOLS_CALL,
             tool: Some("echo".into()),
-            whose: Some("kid_suite".into()),
+            owner: Some("kid_suite".into()),
             id: id.to_string().into(),
             error: Some("tool_error"),
             failed: true,
-            begun: UNIX_EPOCH + Duration::from_secs(1),
+            started_at: UNIX_EPOCH + Duration::from_secs(1),
             took: Duration::from_nanos(5),
         }
     }

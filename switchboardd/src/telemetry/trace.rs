@@ -10,13 +10,13 @@ const KEY: &str = "traceparent";
 
 /// The identity of one span within its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Context {
+pub struct SpanContext {
     pub trace: [u8; 16],
     pub span: [u8; 8],
     pub sampled: bool,
 }
 
-impl Context {
+impl SpanContext {
     /// `None` if the text is not a valid `traceparent`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('-');
@@ -65,7 +65,7 @@ impl Context {
     }
 }
 
-impl fmt::Display for Context {
+impl fmt::Display for SpanContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("00-")?;
         self.trace.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
@@ -104,16 +104,20 @@ pub struct Sampler {
 
 impl Sampler {
     /// The span of a request that came with `parent`.
-    pub fn begin(self, parent: Option<Context>) -> Context {
+    pub fn begin(self, parent: Option<SpanContext>) -> SpanContext {
         let (trace, said) = match parent {
             Some(parent) => (parent.trace, Some(parent.sampled).filter(|_| self.parent_based)),
             None => (crate::random::bytes(), None),
         };
-        Context { trace, span: crate::random::bytes(), sampled: said.unwrap_or_else(|| self.keeps(trace)) }
+        SpanContext {
+            trace,
+            span: crate::random::bytes(),
+            sampled: said.unwrap_or_else(|| self.is_sampled(trace)),
+        }
     }
 
     /// Decides by the trace id, so that all samplers with this ratio agree on a trace.
-    fn keeps(self, trace: [u8; 16]) -> bool {
+    fn is_sampled(self, trace: [u8; 16]) -> bool {
         let [.., a, b, c, d, e, f, g, h] = trace;
         let number = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
         #[expect(clippy::cast_precision_loss, reason = "a few traces of 2^52 more or less")]
@@ -130,11 +134,11 @@ mod tests {
 
     #[test]
     fn invalid_traceparents_are_rejected() {
-        let right = Context::parse(PARENT).unwrap();
+        let right = SpanContext::parse(PARENT).unwrap();
         assert_eq!(right.to_string(), PARENT);
-        assert!(!Context::parse(&PARENT.replace("-01", "-00")).unwrap().sampled);
+        assert!(!SpanContext::parse(&PARENT.replace("-01", "-00")).unwrap().sampled);
         // Later versions may have more fields.
-        assert_eq!(Context::parse(&format!("cc{}-what-else", &PARENT[2..])), Some(right));
+        assert_eq!(SpanContext::parse(&format!("cc{}-what-else", &PARENT[2..])), Some(right));
         for wrong in [
             "",
             "00",
@@ -147,13 +151,13 @@ mod tests {
             &PARENT.replace("4bf9", "4bé"),
             &PARENT.replace("-01", "-1"),
         ] {
-            assert_eq!(Context::parse(wrong), None, "{wrong}");
+            assert_eq!(SpanContext::parse(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn traceparent_is_written_and_nothing_else_changes() {
-        let context = Context::parse(PARENT).unwrap();
+        let context = SpanContext::parse(PARENT).unwrap();
         let own = format!(r#""traceparent":"{PARENT}""#);
         for (before, after) in [
             (r#"{"a": 1}"#.to_owned(), format!(r#"{{"a": 1,"_meta":{{{own}}}}}"#)),
@@ -176,15 +180,15 @@ mod tests {
         context.push_into(None, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), format!(r#"{{"_meta":{{{own}}}}}"#));
         let meta = format!(r#"{{"traceparent":"{PARENT}"}}"#);
-        let of = |meta: &str| Context::of(&Raw::parse(meta.as_bytes()).and_then(Members::of).unwrap());
+        let of = |meta: &str| SpanContext::of(&Raw::parse(meta.as_bytes()).and_then(Members::of).unwrap());
         assert_eq!(of(&meta), Some(context));
         assert_eq!(of(r#"{"traceparent":7}"#), None);
     }
 
     #[test]
     fn the_sampler_follows_the_parent_or_the_ratio() {
-        let parent = Context::parse(PARENT).unwrap();
-        let unkept = Context { sampled: false, ..parent };
+        let parent = SpanContext::parse(PARENT).unwrap();
+        let unkept = SpanContext { sampled: false, ..parent };
         let by_parent = Sampler { parent_based: true, ratio: 1.0 };
         assert!(by_parent.begin(None).sampled && !by_parent.begin(Some(unkept)).sampled);
         let begun = by_parent.begin(Some(parent));

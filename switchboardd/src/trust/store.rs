@@ -9,9 +9,9 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use switchboard_wire::folder::{check_itself, private_folder};
 
-use super::{Decision, Record, Records};
+use super::{Decision, TrustRecord, TrustRecords};
 use crate::event_loop::may_block;
-use crate::files::regular::{self, Links, NotOpened};
+use crate::files::regular::{self, Links, OpenFileError};
 use crate::files::{is_ours_alone, open_own, replace};
 
 const VERSION: u32 = 1;
@@ -32,17 +32,17 @@ pub enum TrustStoreError {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct TrustFile {
     version: u32,
-    entries: Vec<Entry>,
+    entries: Vec<TrustFileEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct TrustFileEntry {
     file: PathBuf,
     name: String,
-    record: Record,
+    record: TrustRecord,
 }
 
 impl TrustStore {
@@ -68,7 +68,7 @@ impl TrustStore {
         private_folder(&self.folder)
     }
 
-    pub fn read(&self) -> Result<Records, TrustStoreError> {
+    pub fn read(&self) -> Result<TrustRecords, TrustStoreError> {
         may_block();
         let file = self.file();
         // A link in place of the folder would lead to decisions of someone else.
@@ -79,11 +79,11 @@ impl TrustStore {
         }
         let (opened, meta) = match regular::open(&file, Links::Refuse) {
             Ok(opened) => opened,
-            Err(NotOpened::Absent) => return Ok(Records::new()),
-            Err(NotOpened::Irregular | NotOpened::DanglingLink) => {
+            Err(OpenFileError::Absent) => return Ok(TrustRecords::new()),
+            Err(OpenFileError::Irregular | OpenFileError::DanglingLink) => {
                 return Err(self.damaged("it is not a regular file"));
             }
-            Err(NotOpened::Failed(error)) => return Err(self.failed(error)),
+            Err(OpenFileError::Failed(error)) => return Err(self.failed(error)),
         };
         is_ours_alone(&meta).map_err(|why| self.damaged(&why))?;
         // We never give it to a group, not even to the user's own.
@@ -92,20 +92,20 @@ impl TrustStore {
         }
         let text = regular::read_up_to(MAX_BYTES, opened).map_err(|error| self.failed(error))?;
         let text = text.ok_or_else(|| self.damaged("it is too long"))?;
-        let written: Written =
+        let written: TrustFile =
             serde_json::from_slice(&text).map_err(|error| self.damaged(&error.to_string()))?;
         if written.version != VERSION {
             return Err(self.damaged(&format!("its version is {}", written.version)));
         }
-        let mut records = Records::new();
-        for Entry { file, name, record } in written.entries {
+        let mut records = TrustRecords::new();
+        for TrustFileEntry { file, name, record } in written.entries {
             records.entry(file).or_default().insert(name, record);
         }
         Ok(records)
     }
 
     /// Records a decision under an exclusive lock; other decisions stay.
-    pub fn record(&self, file: &Path, name: &str, record: Record) -> Result<(), TrustStoreError> {
+    pub fn record(&self, file: &Path, name: &str, record: TrustRecord) -> Result<(), TrustStoreError> {
         self.change(|records| {
             let line = audit_line(file, name, &record);
             records.entry(file.to_owned()).or_default().insert(name.to_owned(), record);
@@ -113,7 +113,10 @@ impl TrustStore {
         })
     }
 
-    fn change(&self, change: impl FnOnce(&mut Records) -> Option<String>) -> Result<(), TrustStoreError> {
+    fn change(
+        &self,
+        change: impl FnOnce(&mut TrustRecords) -> Option<String>,
+    ) -> Result<(), TrustStoreError> {
         may_block();
         let failed = |error| self.failed(error);
         self.prepare().map_err(failed)?;
@@ -125,9 +128,9 @@ impl TrustStore {
         let mut audit = open_own(&self.audit_file(), true).map_err(failed)?;
         writeln!(audit, "{line}").map_err(failed)?;
         let entries = records.into_iter().flat_map(|(file, names)| {
-            names.into_iter().map(move |(name, record)| Entry { file: file.clone(), name, record })
+            names.into_iter().map(move |(name, record)| TrustFileEntry { file: file.clone(), name, record })
         });
-        let written = Written { version: VERSION, entries: entries.collect() };
+        let written = TrustFile { version: VERSION, entries: entries.collect() };
         let body = serde_json::to_vec_pretty(&written).map_err(|error| failed(error.into()))?;
         replace(&self.file(), &body).map_err(failed)
     }
@@ -141,8 +144,8 @@ impl TrustStore {
     }
 }
 
-fn audit_line(file: &Path, name: &str, record: &Record) -> String {
-    let Record { at, by, verdict } = record;
+fn audit_line(file: &Path, name: &str, record: &TrustRecord) -> String {
+    let TrustRecord { at, by, verdict } = record;
     match verdict {
         Decision::Allow(launch) => {
             format!("{at} allow {name:?} in {file:?} version {} by {by}", &launch.digest()[..16])
@@ -155,8 +158,8 @@ fn audit_line(file: &Path, name: &str, record: &Record) -> String {
 mod tests {
     use super::*;
 
-    fn record(verdict: Decision) -> Record {
-        Record { verdict, at: "2026-01-01T00:00:00Z".to_owned(), by: "test".to_owned() }
+    fn record(verdict: Decision) -> TrustRecord {
+        TrustRecord { verdict, at: "2026-01-01T00:00:00Z".to_owned(), by: "test".to_owned() }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::warnings::warnings;
 pub use crate::definition::shown_url;
 use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport, shown_whole_url};
 use crate::expand::Template;
-use crate::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, says_active};
+use crate::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, name_is_executable};
 use crate::visible::{is_hidden, visible};
 
 /// What is known of a definition when the user is asked about it.
@@ -27,14 +27,14 @@ pub struct View<'a> {
     /// all of it.
     pub is_masked: bool,
     /// Which values of variables and headers are shown.
-    pub values: Values,
+    pub values: ShownValues,
     /// Where the values that it would be given come from.
     pub given: &'a ValueSources,
 }
 
 /// Which values of variables and headers are shown; of the others, only the names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Values {
+pub enum ShownValues {
     None,
     /// Values that the definition sets. Of an env file, whose values may be the user's own, only variables
     /// that by their names are executed, read or contacted: for a host, which stores what it receives.
@@ -59,14 +59,14 @@ impl View<'_> {
     /// The view, line by line.
     pub fn lines(&self) -> Vec<String> {
         let (name, file) = (&self.definition.name, self.definition.file.display().to_string());
-        let first = format!("{}  ({})", plain(name), plain(&file));
+        let first = format!("{}  ({})", escape_line(name), escape_line(&file));
         let facts = self.facts();
         // On a long view, the command may have scrolled off the screen before the question.
         let length = facts.iter().map(|(what, text)| what.len() + text.len() + 12).sum::<usize>();
-        let is_long = length > SCREEN || facts.len() > ROWS;
+        let is_long = length > MAX_SCREEN_BYTES || facts.len() > ROWS;
         let again = facts.first().filter(|_| is_long).map(|(what, text)| {
-            let begin: String = text.chars().take(BEGINNING).collect();
-            ("warning", format!("this is long, look at all of it; `{}` {what} {begin} …", plain(name)))
+            let begin: String = text.chars().take(REPEATED_CHARS).collect();
+            ("warning", format!("this is long, look at all of it; `{}` {what} {begin} …", escape_line(name)))
         });
         let facts = facts.iter().cloned().chain(again).map(|(what, text)| format!("  {what:9} {text}"));
         std::iter::once(first).chain(facts).collect()
@@ -87,8 +87,9 @@ impl View<'_> {
                 }
             }
         }
-        let secrets =
-            gaps(self.launch).into_iter().filter(|name| self.given.get(name) == Some(&ValueSource::Secret));
+        let secrets = placeholders(self.launch)
+            .into_iter()
+            .filter(|name| self.given.get(name) == Some(&ValueSource::Secret));
         all.extend(secrets.map(|name| ("warning", format!("gets your secret {name}"))));
         let program = self.program.and_then(Result::ok);
         all.extend(warnings(self.launch, program, self.root).into_iter().map(|warning| ("warning", warning)));
@@ -96,13 +97,13 @@ impl View<'_> {
             all.extend(difference(before, self.launch, how).into_iter().map(|line| ("changed", line)));
         }
         // Escaped at the end, wherever the text comes from.
-        all.into_iter().map(|(what, text)| (what, plain(&text))).collect()
+        all.into_iter().map(|(what, text)| (what, escape_line(&text))).collect()
     }
 }
 
 /// Makes hidden characters and runs of spaces visible. Many spaces could push the rest of a line off the
 /// screen, or imitate another line below it.
-fn plain(text: &str) -> String {
+fn escape_line(text: &str) -> String {
     let text = visible(text);
     if !text.contains("  ") {
         return text.into_owned();
@@ -127,30 +128,30 @@ fn plain(text: &str) -> String {
 }
 
 /// Limits in bytes and lines; a longer view may scroll off the screen.
-const SCREEN: usize = 1200;
+const MAX_SCREEN_BYTES: usize = 1200;
 const ROWS: usize = 12;
 
 /// How much of the command is repeated.
-const BEGINNING: usize = 150;
+const REPEATED_CHARS: usize = 150;
 
 /// How commands and values are written.
 #[derive(Clone, Copy)]
 struct ViewStyle {
     line: CommandFormatter,
-    values: Values,
+    values: ShownValues,
 }
 
 impl ViewStyle {
     fn shows(self) -> bool {
-        self.values != Values::None
+        self.values != ShownValues::None
     }
 
     /// Whether the value of this env file variable is shown.
     fn shows_of_file(self, name: &str) -> bool {
         match self.values {
-            Values::None => false,
-            Values::Definition => says_active(name),
-            Values::All => true,
+            ShownValues::None => false,
+            ShownValues::Definition => name_is_executable(name),
+            ShownValues::All => true,
         }
     }
 
@@ -183,10 +184,10 @@ pub fn mentioned(launch: &Launch) -> String {
     }
 }
 
-fn gaps(launch: &Launch) -> std::collections::BTreeSet<String> {
+fn placeholders(launch: &Launch) -> std::collections::BTreeSet<String> {
     match launch {
-        Launch::Process(launch) => launch.gaps(),
-        Launch::Remote(remote) => remote.gaps(),
+        Launch::Process(launch) => launch.placeholders(),
+        Launch::Remote(remote) => remote.placeholders(),
     }
 }
 
@@ -232,7 +233,7 @@ fn facts(launch: &Launch, given: &ValueSources, how: ViewStyle) -> Vec<(&'static
         Some(ValueSource::Nowhere) => format!("{name} (not set)"),
         None => name,
     };
-    add(&mut facts, "is given", gaps(launch).into_iter().map(one).collect());
+    add(&mut facts, "is given", placeholders(launch).into_iter().map(one).collect());
     facts
 }
 
@@ -390,7 +391,7 @@ mod tests {
             before: None,
             root: Path::new("/w"),
             is_masked: false,
-            values: Values::All,
+            values: ShownValues::All,
             given: &ValueSources::new(),
         };
         view.lines()
@@ -415,7 +416,7 @@ mod tests {
             before,
             root: Path::new("/w"),
             is_masked: false,
-            values: Values::All,
+            values: ShownValues::All,
             given: &given,
         };
         view.lines().join("\n")
@@ -511,7 +512,7 @@ mod tests {
         let env_file = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let launch =
             Launch::Process(LaunchCommand { env_file, env_file_path: Some("/w/.env".into()), ..launch });
-        let told = |values: Values| {
+        let told = |values: ShownValues| {
             let how = ViewStyle { line: command_line, values };
             facts(&launch, &ValueSources::new(), how)
                 .into_iter()
@@ -519,7 +520,7 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join("\n")
         };
-        let (host, terminal) = (told(Values::Definition), told(Values::All));
+        let (host, terminal) = (told(ShownValues::Definition), told(ShownValues::All));
         for text in [&host, &terminal] {
             for part in ["SET=1", "NODE_OPTIONS='--require ./h.js'", "HOOK_URL=https://hooks.example/"] {
                 assert!(text.contains(part), "{part}: {text}");

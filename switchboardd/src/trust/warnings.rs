@@ -28,7 +28,7 @@ const RUNNERS: [(&str, &[&str]); 8] = [
     ("npm", &["exec", "x"]),
 ];
 /// Variables that can make a program run other code.
-const HIJACKERS: [&str; 22] = [
+const CODE_LOADING_VARIABLES: [&str; 22] = [
     "PATH",
     "HOME",
     "GCONV_PATH",
@@ -52,13 +52,14 @@ const HIJACKERS: [&str; 22] = [
     "EDITOR",
     "SHELL",
 ];
-const HIJACKING_PREFIXES: [&str; 7] = ["LD_", "DYLD_", "GIT_", "NPM_CONFIG_", "npm_config_", "PIP_", "UV_"];
+const CODE_LOADING_PREFIXES: [&str; 7] =
+    ["LD_", "DYLD_", "GIT_", "NPM_CONFIG_", "npm_config_", "PIP_", "UV_"];
 
 /// Warnings for the user. `program`: the program that was found; `root`: the workspace.
 pub(super) fn warnings(launch: &Launch, program: Option<&Path>, root: &Path) -> Vec<String> {
     match launch {
         Launch::Process(launch) => process(launch, program, root),
-        Launch::Remote(remote) => distant(remote),
+        Launch::Remote(remote) => remote_warnings(remote),
     }
 }
 
@@ -104,13 +105,13 @@ fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<Str
         warnings.push(format!("uses `{word}`, which runs what its arguments say"));
     }
     let assigned = argv.iter().filter_map(|arg| Some(arg.split_once('=')?.0.to_owned()));
-    let assigned: Vec<String> = assigned.filter(|name| is_hijacker(name)).collect();
+    let assigned: Vec<String> = assigned.filter(|name| loads_code(name)).collect();
     let names = launch.env.keys().chain(launch.env_file.keys());
-    for name in names.chain(&assigned).filter(|name| is_hijacker(name)) {
+    for name in names.chain(&assigned).filter(|name| loads_code(name)) {
         warnings.push(format!("sets `{name}`, which can make a program run other code"));
     }
     // `HOME` and the like are given to every child, with the user's own values.
-    for name in launch.pass_env.iter().filter(|name| is_hijacker(name) && !is_inherited(name)) {
+    for name in launch.pass_env.iter().filter(|name| loads_code(name) && !is_inherited(name)) {
         warnings.push(format!("is given your `{name}`, which can make a program run other code"));
     }
     let cwd = lexical(&launch.base.join(launch.cwd.to_string()));
@@ -141,7 +142,7 @@ fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<Str
 
 /// Warns of values in arguments, which every user of the machine can read.
 pub fn secrets_in_arguments(launch: &LaunchCommand) -> Option<String> {
-    let all = std::iter::once(&launch.cmd).chain(&launch.args).flat_map(Template::gaps);
+    let all = std::iter::once(&launch.cmd).chain(&launch.args).flat_map(Template::placeholders);
     // `HOME` and the like are not secrets.
     let gaps: BTreeSet<&str> = all.map(|(name, _)| name).filter(|name| !is_inherited(name)).collect();
     if gaps.is_empty() {
@@ -163,7 +164,7 @@ pub fn container_id_file(args: &[String]) -> Option<&str> {
     })
 }
 
-fn distant(remote: &Remote) -> Vec<String> {
+fn remote_warnings(remote: &Remote) -> Vec<String> {
     let url = remote.url.to_string();
     let mut warnings = Vec::new();
     if url.starts_with("http://") {
@@ -198,8 +199,9 @@ fn is_short_flag(arg: &str, flag: char) -> bool {
     })
 }
 
-fn is_hijacker(name: &str) -> bool {
-    HIJACKERS.contains(&name) || HIJACKING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+fn loads_code(name: &str) -> bool {
+    CODE_LOADING_VARIABLES.contains(&name)
+        || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The package that a runner would fetch without a fixed version.

@@ -326,20 +326,20 @@ fn expansion() {
         " ",
         "\0",
     ];
-    let values: expand::Values = [("A", "${B}"), ("B", ""), ("i", "value")]
+    let values: expand::PlaceholderValues = [("A", "${B}"), ("B", ""), ("i", "value")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
     run("expansion", |random| {
         let text = random.text(&PARTS, 30);
         let plugin = ExpansionContext { dialect: Dialect::Plugin, ..places() };
         let template = Template::parse(&text, &plugin).unwrap();
-        assert_eq!(template.gaps().count(), 0);
+        assert_eq!(template.placeholders().count(), 0);
         let opencode = ExpansionContext { dialect: Dialect::OpenCode, ..places() };
         let _ = Template::parse(&text, &opencode);
         let Ok(template) = Template::parse(&text, &places()) else { return };
         let mut missing = BTreeSet::new();
         let filled = template.fill(&values, &mut missing);
-        assert!(filled.len() <= text.len() * 2 && missing.len() <= template.gaps().count());
+        assert!(filled.len() <= text.len() * 2 && missing.len() <= template.placeholders().count());
         let written = serde_json::to_string(&template).unwrap();
         assert_eq!(serde_json::from_str::<Template>(&written).unwrap(), template);
         // The displayed form parses to the same template.

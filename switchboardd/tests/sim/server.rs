@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboardd::daemon::simulation::{Exit, InMemoryPrograms, InMemoryStart};
+use switchboardd::daemon::simulation::{ChildExit, InMemoryPrograms, InMemoryStart};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -48,7 +48,7 @@ pub(crate) fn programs(record: Record) -> InMemoryPrograms {
     })
 }
 
-async fn run(start: InMemoryStart, record: Record) -> Exit {
+async fn run(start: InMemoryStart, record: Record) -> ChildExit {
     let InMemoryStart { name, stdin, mut stdout, mut stderr, .. } = start;
     record.note(format!("{name} started"));
     let mut lines = BufReader::new(stdin).lines();
@@ -64,7 +64,7 @@ async fn run(start: InMemoryStart, record: Record) -> Exit {
         };
         let Ok(Some(line)) = line else {
             record.note(format!("{name} saw the end of its input"));
-            return Exit::Status(0);
+            return ChildExit::Status(0);
         };
         let message: Value = serde_json::from_str(&line).unwrap();
         let (method, params) = (message["method"].as_str().unwrap_or_default(), &message["params"]);
@@ -77,7 +77,7 @@ async fn run(start: InMemoryStart, record: Record) -> Exit {
             ("tools/call", "crash") => {
                 stderr.write_all(b"cannot go on\n").await.unwrap();
                 record.note(format!("{name} crashed"));
-                return Exit::Status(3);
+                return ChildExit::Status(3);
             }
             ("tools/call", "hang") => continue,
             ("tools/call", "sleep") => params["arguments"]["ms"].as_u64().unwrap_or(0),

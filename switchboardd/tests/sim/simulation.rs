@@ -17,7 +17,7 @@ pub(crate) use server::Record;
 
 use serde_json::{Value, json};
 use switchboardd::daemon::simulation::{
-    Listener, MemoryConnector, MemoryListener, Peer, Simulation, Surroundings, load,
+    Listener, MemoryConnector, MemoryListener, Peer, SimulatedMachine, Simulation, load,
 };
 use switchboardd::daemon::{Stop, run};
 use tokio::io::DuplexStream;
@@ -63,7 +63,7 @@ impl SimulatedDaemon {
         let peer = Peer::process(own_uid(&home), None);
 
         let record = Record::new();
-        let daemon = load(Surroundings {
+        let daemon = load(SimulatedMachine {
             home,
             state,
             config_file,

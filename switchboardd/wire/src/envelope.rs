@@ -85,7 +85,7 @@ impl std::error::Error for Malformed {}
 
 /// The members of an envelope.
 #[derive(Default)]
-struct Flat<'a> {
+struct EnvelopeMembers<'a> {
     jsonrpc: Option<Raw<'a>>,
     id: Option<Raw<'a>>,
     method: Option<Raw<'a>>,
@@ -94,7 +94,7 @@ struct Flat<'a> {
     error: Option<Raw<'a>>,
 }
 
-impl<'a> Flat<'a> {
+impl<'a> EnvelopeMembers<'a> {
     /// `None` if one of them is duplicated, so that two readers could see different messages.
     fn of(object: Raw<'a>) -> Option<Self> {
         let mut flat = Self::default();
@@ -135,9 +135,8 @@ impl<'a> Message<'a> {
 
     fn of(raw: Raw<'a>) -> Result<Self, Malformed> {
         let flat = match raw.get().as_bytes().first() {
-            Some(b'{') => {
-                Flat::of(raw).ok_or(Malformed::NotMessage("a member of the envelope appears twice"))?
-            }
+            Some(b'{') => EnvelopeMembers::of(raw)
+                .ok_or(Malformed::NotMessage("a member of the envelope appears twice"))?,
             Some(b'[') => {
                 return Err(Malformed::NotMessage("batches are not part of this protocol revision"));
             }

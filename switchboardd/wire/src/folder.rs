@@ -21,7 +21,7 @@ pub fn check(folder: &Path) -> io::Result<()> {
 /// Like [`check`], without the folders above it.
 pub fn check_itself(folder: &Path) -> io::Result<()> {
     let meta = std::fs::symlink_metadata(folder)?;
-    match flaw(&meta, rustix::process::getuid().as_raw()) {
+    match find_problem(&meta, rustix::process::getuid().as_raw()) {
         None => Ok(()),
         Some(flaw) => Err(refused(flaw.advice(folder, &meta))),
     }
@@ -29,7 +29,7 @@ pub fn check_itself(folder: &Path) -> io::Result<()> {
 
 /// Whether this is a real directory of `uid` that nobody else may enter or change.
 pub fn is_private(folder: &Path, uid: u32) -> bool {
-    std::fs::symlink_metadata(folder).is_ok_and(|meta| flaw(&meta, uid).is_none())
+    std::fs::symlink_metadata(folder).is_ok_and(|meta| find_problem(&meta, uid).is_none())
 }
 
 fn check_above(folder: &Path) -> io::Result<()> {
@@ -55,27 +55,27 @@ fn refused(why: String) -> io::Error {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flaw {
+enum FolderProblem {
     Link,
     NoFolder,
-    Foreign,
+    OtherOwner,
     Open,
 }
 
-fn flaw(meta: &Metadata, uid: u32) -> Option<Flaw> {
+fn find_problem(meta: &Metadata, uid: u32) -> Option<FolderProblem> {
     if meta.is_symlink() {
-        return Some(Flaw::Link);
+        return Some(FolderProblem::Link);
     }
     if !meta.is_dir() {
-        return Some(Flaw::NoFolder);
+        return Some(FolderProblem::NoFolder);
     }
     if meta.uid() != uid {
-        return Some(Flaw::Foreign);
+        return Some(FolderProblem::OtherOwner);
     }
-    (meta.mode() & 0o077 != 0).then_some(Flaw::Open)
+    (meta.mode() & 0o077 != 0).then_some(FolderProblem::Open)
 }
 
-impl Flaw {
+impl FolderProblem {
     /// How to get a suitable folder: close one's own, but never one that is shared with others.
     fn advice(self, folder: &Path, meta: &Metadata) -> String {
         let is_shared = meta.mode() & 0o1000 != 0;
@@ -83,12 +83,12 @@ impl Flaw {
         match self {
             Self::Link => format!("`{folder}` is a link; put a folder of your own there (mode 700)"),
             Self::NoFolder => format!("`{folder}` is no folder; move it away"),
-            Self::Foreign if meta.mode() & 0o077 != 0 || is_shared => {
+            Self::OtherOwner if meta.mode() & 0o077 != 0 || is_shared => {
                 format!(
                     "`{folder}` is open to others; choose a folder of your own that is closed to them (mode 700)"
                 )
             }
-            Self::Foreign => {
+            Self::OtherOwner => {
                 let uid = meta.uid();
                 format!(
                     "`{folder}` belongs to another user (uid {uid}); choose a folder of your own (mode 700)"

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::oversize::{IdScan, Nest};
+use crate::oversize::{IdScan, NestingScanner};
 
 /// The longest message that is accepted from a child or a host.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
@@ -35,7 +35,7 @@ pub enum Frame {
 }
 
 #[derive(Debug)]
-enum State {
+enum DecoderState {
     Line,
     Headers {
         length: Option<usize>,
@@ -45,19 +45,19 @@ enum State {
     Body {
         length: usize,
         scanned: usize,
-        nest: Nest,
+        nest: NestingScanner,
     },
     Skip {
-        rest: Rest,
+        rest: SkipUntil,
         seen: u64,
         scan: IdScan,
     },
 }
 
 #[derive(Debug)]
-enum Rest {
+enum SkipUntil {
     ToNewline,
-    Bytes(usize, Nest),
+    Bytes(usize, NestingScanner),
 }
 
 /// Feed [`Decoder::buffer`], then take frames until there are none.
@@ -66,7 +66,7 @@ pub struct Decoder {
     buffer: BytesMut,
     /// Bytes of `buffer` that are known to contain no newline.
     scanned: usize,
-    state: State,
+    state: DecoderState,
     limit: usize,
 }
 
@@ -78,7 +78,7 @@ impl Default for Decoder {
 
 impl Decoder {
     pub fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), scanned: 0, state: State::Line, limit }
+        Self { buffer: BytesMut::new(), scanned: 0, state: DecoderState::Line, limit }
     }
 
     /// The buffer to append newly read bytes to.
@@ -90,11 +90,11 @@ impl Decoder {
     pub fn next_frame(&mut self) -> Option<Frame> {
         loop {
             match &mut self.state {
-                State::Line => {
+                DecoderState::Line => {
                     let Some(line) = self.take_line() else {
                         // One byte more may still be the `\r` of a line's end.
                         if self.buffer.len() > self.limit + 1 {
-                            self.skip(Rest::ToNewline);
+                            self.skip(SkipUntil::ToNewline);
                             continue;
                         }
                         return None;
@@ -106,11 +106,11 @@ impl Decoder {
                         return Some(frame);
                     }
                 }
-                State::Headers { length, seen } => {
+                DecoderState::Headers { length, seen } => {
                     let (length, seen) = (*length, *seen);
                     let Some(line) = self.take_line() else {
                         if seen + self.buffer.len() > MAX_HEADERS {
-                            self.state = State::Line;
+                            self.state = DecoderState::Line;
                             continue;
                         }
                         return None;
@@ -119,18 +119,18 @@ impl Decoder {
                         return Some(frame);
                     }
                 }
-                State::Body { length, scanned, nest } => {
+                DecoderState::Body { length, scanned, nest } => {
                     let (length, here) = (*length, self.buffer.len().min(*length));
                     let end = nest.end(&self.buffer[*scanned..here]).map(|end| *scanned + end);
                     *scanned = here;
                     let Some(end) = end.or((here == length).then_some(length)) else {
                         if here > self.limit {
-                            self.skip(Rest::Bytes(length, Nest::default()));
+                            self.skip(SkipUntil::Bytes(length, NestingScanner::default()));
                             continue;
                         }
                         return None;
                     };
-                    self.state = State::Line;
+                    self.state = DecoderState::Line;
                     self.scanned = 0;
                     let body = self.buffer.split_to(end).freeze();
                     if body.len() > self.limit {
@@ -138,7 +138,7 @@ impl Decoder {
                     }
                     return Some(Frame::Message { body, framing: Framing::ContentLength });
                 }
-                State::Skip { .. } => return self.on_skip(),
+                DecoderState::Skip { .. } => return self.on_skip(),
             }
         }
     }
@@ -147,11 +147,13 @@ impl Decoder {
     pub fn finish(&mut self) -> Option<Frame> {
         let rest = self.buffer.split().freeze();
         self.scanned = 0;
-        match std::mem::replace(&mut self.state, State::Line) {
-            State::Line if content(&rest) > self.limit => Some(oversize(&rest)),
-            State::Line => self.on_line(&rest),
-            State::Headers { .. } | State::Body { .. } => (!rest.is_empty()).then_some(Frame::Noise(rest)),
-            State::Skip { seen, scan, .. } => Some(skipped(scan, seen)),
+        match std::mem::replace(&mut self.state, DecoderState::Line) {
+            DecoderState::Line if content(&rest) > self.limit => Some(oversize(&rest)),
+            DecoderState::Line => self.on_line(&rest),
+            DecoderState::Headers { .. } | DecoderState::Body { .. } => {
+                (!rest.is_empty()).then_some(Frame::Noise(rest))
+            }
+            DecoderState::Skip { seen, scan, .. } => Some(skipped(scan, seen)),
         }
     }
 
@@ -173,7 +175,7 @@ impl Decoder {
             Some(b'{' | b'[') => Some(Frame::Message { body: line.slice(text), framing: Framing::Line }),
             _ => match header(&line[text.clone()]) {
                 Some(length) => {
-                    self.state = State::Headers { length, seen: line.len() };
+                    self.state = DecoderState::Headers { length, seen: line.len() };
                     None
                 }
                 None => Some(Frame::Noise(line.slice(text))),
@@ -185,38 +187,40 @@ impl Decoder {
         let text = trimmed(line);
         if text.is_empty() {
             match length {
-                Some(length) => self.state = State::Body { length, scanned: 0, nest: Nest::default() },
-                None => self.state = State::Line,
+                Some(length) => {
+                    self.state = DecoderState::Body { length, scanned: 0, nest: NestingScanner::default() }
+                }
+                None => self.state = DecoderState::Line,
             }
             return None;
         }
         if let Some(value) = header(&line[text.clone()]) {
             let seen = seen + line.len();
             if seen <= MAX_HEADERS {
-                self.state = State::Headers { length: value.or(length), seen };
+                self.state = DecoderState::Headers { length: value.or(length), seen };
                 return None;
             }
         }
         // It only looked like headers (a log line that starts with such a name): continue with lines.
-        self.state = State::Line;
+        self.state = DecoderState::Line;
         if content(line) > self.limit { Some(oversize(line)) } else { self.on_line(line) }
     }
 
-    fn skip(&mut self, rest: Rest) {
+    fn skip(&mut self, rest: SkipUntil) {
         self.scanned = 0;
-        self.state = State::Skip { rest, seen: 0, scan: IdScan::default() };
+        self.state = DecoderState::Skip { rest, seen: 0, scan: IdScan::default() };
     }
 
     fn on_skip(&mut self) -> Option<Frame> {
-        let State::Skip { rest, seen, scan } = &mut self.state else {
+        let DecoderState::Skip { rest, seen, scan } = &mut self.state else {
             unreachable!("BUG: on_skip outside of a skip");
         };
         let (take, done) = match rest {
-            Rest::ToNewline => match memchr::memchr(b'\n', &self.buffer) {
+            SkipUntil::ToNewline => match memchr::memchr(b'\n', &self.buffer) {
                 Some(at) => (at + 1, true),
                 None => (self.buffer.len(), false),
             },
-            Rest::Bytes(left, nest) => {
+            SkipUntil::Bytes(left, nest) => {
                 let here = (*left).min(self.buffer.len());
                 let end = nest.end(&self.buffer[..here]);
                 let take = end.unwrap_or(here);
@@ -230,8 +234,8 @@ impl Decoder {
         if !done {
             return None;
         }
-        match std::mem::replace(&mut self.state, State::Line) {
-            State::Skip { seen, scan, .. } => Some(skipped(scan, seen)),
+        match std::mem::replace(&mut self.state, DecoderState::Line) {
+            DecoderState::Skip { seen, scan, .. } => Some(skipped(scan, seen)),
             _ => unreachable!("BUG: the state was a skip a moment ago"),
         }
     }
@@ -244,7 +248,7 @@ fn oversize(line: &[u8]) -> Frame {
 }
 
 fn skipped(scan: IdScan, bytes: u64) -> Frame {
-    let found = scan.found();
+    let found = scan.finish();
     Frame::Oversize { id: found.id, asks: found.asks, is_call: found.is_call, bytes }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// Hop versions that this build speaks. Independent of the crate's version: it changes only with the hop.
-pub const HOP: Span = Span { min: 1, max: 1 };
+pub const HOP: VersionRange = VersionRange { min: 1, max: 1 };
 
 pub const PROXY: &str = "/proxy";
 pub const OPEN_SESSION: &str = "/hop/session";
@@ -15,7 +15,7 @@ pub const SESSION_HEADER: &str = "switchboard-session";
 pub const SEQ_HEADER: &str = "switchboard-seq";
 /// On every response: the number of the newest mailbox message that precedes it.
 pub const MAILBOX_HEADER: &str = "switchboard-mailbox";
-/// On a 503: the daemon is draining and did not start this message. Its value is a [`Draining::word`].
+/// On a 503: the daemon is draining and did not start this message. Its value is a [`Draining::as_str`].
 pub const DRAINING_HEADER: &str = "switchboard-draining";
 
 /// How long a mailbox poll waits for a message.
@@ -25,12 +25,12 @@ pub const POLL_WAIT_MS: u64 = 25_000;
 pub const MAX_IN_FLIGHT: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span {
+pub struct VersionRange {
     pub min: u32,
     pub max: u32,
 }
 
-impl Span {
+impl VersionRange {
     /// The newest version that both sides speak.
     pub fn meet(self, other: Self) -> Option<u32> {
         let newest = self.max.min(other.max);
@@ -47,7 +47,7 @@ pub struct OpenSession<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<String>,
     pub version: String,
-    pub hop: Span,
+    pub hop: VersionRange,
     /// The host's own handshake, for a session that moves to a new daemon: whole messages in order. The
     /// daemon processes them without answering again.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
@@ -91,7 +91,7 @@ pub enum Draining {
 
 impl Draining {
     /// The value in a header and in a mailbox batch.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Restart => "restart",
             Self::Stop => "stop",
@@ -99,8 +99,8 @@ impl Draining {
     }
 
     /// An unknown word is from a newer daemon, of which only the draining is known.
-    pub fn from_word(word: &str) -> Self {
-        if word == Self::Stop.word() { Self::Stop } else { Self::Restart }
+    pub fn parse(word: &str) -> Self {
+        if word == Self::Stop.as_str() { Self::Stop } else { Self::Restart }
     }
 }
 
@@ -110,19 +110,19 @@ mod tests {
 
     #[test]
     fn the_newest_common_version_wins() {
-        let ours = Span { min: 2, max: 4 };
-        assert_eq!(ours.meet(Span { min: 1, max: 3 }), Some(3));
-        assert_eq!(ours.meet(Span { min: 4, max: 9 }), Some(4));
-        assert_eq!(ours.meet(Span { min: 5, max: 9 }), None);
-        assert_eq!(ours.meet(Span { min: 0, max: 1 }), None);
+        let ours = VersionRange { min: 2, max: 4 };
+        assert_eq!(ours.meet(VersionRange { min: 1, max: 3 }), Some(3));
+        assert_eq!(ours.meet(VersionRange { min: 4, max: 9 }), Some(4));
+        assert_eq!(ours.meet(VersionRange { min: 5, max: 9 }), None);
+        assert_eq!(ours.meet(VersionRange { min: 0, max: 1 }), None);
     }
 
     #[test]
     fn a_header_and_a_batch_say_draining_with_the_same_word() {
         for draining in [Draining::Restart, Draining::Stop] {
-            assert_eq!(serde_json::to_string(&draining).unwrap(), format!("\"{}\"", draining.word()));
-            assert_eq!(Draining::from_word(draining.word()), draining);
+            assert_eq!(serde_json::to_string(&draining).unwrap(), format!("\"{}\"", draining.as_str()));
+            assert_eq!(Draining::parse(draining.as_str()), draining);
         }
-        assert_eq!(Draining::from_word("nap"), Draining::Restart);
+        assert_eq!(Draining::parse("nap"), Draining::Restart);
     }
 }

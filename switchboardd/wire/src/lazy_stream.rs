@@ -25,7 +25,7 @@ const LARGE_READ: usize = 256 * 1024;
 const SMALL_READ: usize = 16 * 1024;
 
 /// Pause before a write is retried if its socket cannot be registered.
-const SHORTAGE: Duration = Duration::from_millis(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// Every connection reads into this buffer first, then copies the few bytes that came. Reading into the
@@ -84,7 +84,7 @@ impl LazyUnixStream {
             let stream = &self.stream;
             let room = self.write_wait.get_or_insert_with(|| {
                 let other = stream.get_ref().try_clone().and_then(|other| watch(other, Interest::WRITABLE));
-                other.map_or_else(|_| WriteWait::Unwatched(Box::pin(sleep(SHORTAGE))), WriteWait::Watched)
+                other.map_or_else(|_| WriteWait::Unwatched(Box::pin(sleep(RETRY_PAUSE))), WriteWait::Watched)
             });
             match room {
                 WriteWait::Watched(room) => ready!(room.poll_write_ready(cx))?.clear_ready(),

@@ -9,12 +9,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Where there is no hard limit: more than a shim or a daemon uses, less than any system refuses.
 const MAX_OPEN_FILES: u64 = 10_240;
 
-static BEFORE: OnceLock<Option<u64>> = OnceLock::new();
+static LIMIT_BEFORE: OnceLock<Option<u64>> = OnceLock::new();
 
 /// Raises the soft limit to the hard one.
 pub fn raise() -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    BEFORE.get_or_init(|| current);
+    LIMIT_BEFORE.get_or_init(|| current);
     let wanted = maximum.unwrap_or(MAX_OPEN_FILES);
     if current.is_some_and(|current| current < wanted) {
         setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })?;
@@ -24,7 +24,7 @@ pub fn raise() -> io::Result<()> {
 
 /// The soft limit before [`raise`]; `None` if it was not called.
 pub fn before() -> Option<u64> {
-    BEFORE.get().copied().flatten()
+    LIMIT_BEFORE.get().copied().flatten()
 }
 
 /// Sets the soft limit; what the system refuses stays as it is.

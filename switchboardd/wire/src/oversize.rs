@@ -47,7 +47,7 @@ pub fn readable_id(body: &[u8]) -> Option<Box<str>> {
     if body.starts_with(b"{") {
         scan.feed(body);
     }
-    scan.found().id.filter(|id| is_answerable(id))
+    scan.finish().id.filter(|id| is_answerable(id))
 }
 
 /// Whether an answer can carry this id.
@@ -81,7 +81,7 @@ impl IdScan {
         }
     }
 
-    pub fn found(self) -> ScannedMessage {
+    pub fn finish(self) -> ScannedMessage {
         self.found
     }
 
@@ -155,7 +155,7 @@ impl IdScan {
 
 /// Finds the end of an object or array while its bytes stream by. Other values have no end.
 #[derive(Debug, Default)]
-pub(crate) struct Nest {
+pub(crate) struct NestingScanner {
     depth: u32,
     in_string: bool,
     escaped: bool,
@@ -163,7 +163,7 @@ pub(crate) struct Nest {
     other: bool,
 }
 
-impl Nest {
+impl NestingScanner {
     /// The index after the closing byte, if it is among these.
     pub(crate) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         for (at, byte) in bytes.iter().enumerate() {
@@ -194,7 +194,7 @@ mod tests {
         for byte in message.as_bytes() {
             scan.feed(std::slice::from_ref(byte));
         }
-        assert_eq!(scan.found().id.as_deref(), id, "{message}");
+        assert_eq!(scan.finish().id.as_deref(), id, "{message}");
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
         let found = |message: &str| {
             let mut scan = IdScan::default();
             scan.feed(message.as_bytes());
-            let found = scan.found();
+            let found = scan.finish();
             (found.asks, found.answers, found.is_rpc)
         };
         assert_eq!(
@@ -230,7 +230,7 @@ mod tests {
             for byte in message.as_bytes() {
                 scan.feed(std::slice::from_ref(byte));
             }
-            let found = scan.found();
+            let found = scan.finish();
             assert_eq!((found.id.as_deref(), found.asks), (Some("1"), true), "{message}");
             found.is_call
         };
@@ -247,7 +247,7 @@ mod tests {
         let is_answer = |message: &str| {
             let mut scan = IdScan::default();
             scan.feed(message.as_bytes());
-            let found = scan.found();
+            let found = scan.finish();
             assert_eq!(found.id.as_deref(), Some("3"), "{message}");
             found.is_answer()
         };
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_value_ends_where_it_is_closed() {
-        let end = |text: &str| Nest::default().end(text.as_bytes());
+        let end = |text: &str| NestingScanner::default().end(text.as_bytes());
         assert_eq!(end(r#" {"a":["}\"]"]} {}"#), Some(15));
         assert_eq!(end("[]"), Some(2));
         assert_eq!(end(r#"{"a":1"#), None);

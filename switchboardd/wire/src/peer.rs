@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 /// Pause between attempts while the backlog is full.
-const BUSY: Duration = Duration::from_millis(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Connects, if the listener is our own user. Retries while the daemon's backlog is full.
 pub async fn connect(socket: &Path) -> io::Result<UnixStream> {
     let stream = loop {
         match UnixStream::connect(socket).await {
             // A full backlog: the daemon runs but is busy.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => tokio::time::sleep(BUSY).await,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => tokio::time::sleep(RETRY_INTERVAL).await,
             other => break other?,
         }
     };

@@ -41,9 +41,9 @@ impl<'a> Raw<'a> {
     }
 
     /// The members of an object, keys and values as written; none for any other value.
-    pub(crate) fn entries(self) -> Entries<'a> {
+    pub(crate) fn entries(self) -> MemberIter<'a> {
         let at = if self.0.starts_with('{') { 1 } else { self.0.len() };
-        Entries { text: self.0, at }
+        MemberIter { text: self.0, at }
     }
 }
 
@@ -59,12 +59,12 @@ impl fmt::Debug for Raw<'_> {
     }
 }
 
-pub(crate) struct Entries<'a> {
+pub(crate) struct MemberIter<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Iterator for Entries<'a> {
+impl<'a> Iterator for MemberIter<'a> {
     /// The key with its quotes, and the value.
     type Item = (&'a str, Raw<'a>);
 

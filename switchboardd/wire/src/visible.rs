@@ -158,15 +158,15 @@ impl Printable {
 
 thread_local! {
     /// Nesting depth of `Printable`s that are being formatted.
-    static INSIDE: Cell<u32> = const { Cell::new(0) };
+    static PRINT_DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Display for Printable {
     /// Inserted unchanged into another `Printable`; in a `String` it is ordinary text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        INSIDE.set(INSIDE.get() + 1);
+        PRINT_DEPTH.set(PRINT_DEPTH.get() + 1);
         let written = f.pad(&self.0);
-        INSIDE.set(INSIDE.get() - 1);
+        PRINT_DEPTH.set(PRINT_DEPTH.get() - 1);
         written
     }
 }
@@ -193,7 +193,7 @@ struct Escaping {
 
 impl Write for Escaping {
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        if INSIDE.get() > 0 {
+        if PRINT_DEPTH.get() > 0 {
             self.flush();
             self.done.push_str(part);
         } else {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{AbandonedCall, Calls, MAY_ASK};
+use super::{AbandonedCall, Calls, LATE_QUESTION_WINDOW};
 use crate::caller::{Caller, StatelessRequest};
 
 /// The kind of a child's message, for [`Calls::candidates`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::child) enum About {
+pub(in crate::child) enum MessageTopic {
     Question,
     /// Harmless if it is about a call that was cancelled a while ago.
     Log,
@@ -31,10 +31,10 @@ impl Calls {
     /// Candidate recipients for a child message without a request id. Callers who gave up still count until
     /// the child answers them, because it may still be working on their calls; so do callers whose call is
     /// suspended. If all candidates belong to one host, picks its only unsuspended call.
-    pub(in crate::child) fn candidates(&self, about: About, now: Instant) -> Candidates {
+    pub(in crate::child) fn candidates(&self, about: MessageTopic, now: Instant) -> Candidates {
         let may_speak = |call: &AbandonedCall| match about {
-            About::Log => !call.read,
-            About::Question => !call.read || now < call.since + MAY_ASK,
+            MessageTopic::Log => !call.read,
+            MessageTopic::Question => !call.read || now < call.since + LATE_QUESTION_WINDOW,
         };
         if self.lost_track.as_ref().is_some_and(may_speak) {
             return Candidates::Several { only_abandoned_left: true };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{ANSWERED, CallOutcome, Calls, ChildId, ChildQuestion};
+use super::{CallOutcome, Calls, ChildId, ChildQuestion, SESSION_QUESTION_TIMEOUT};
 use crate::caller::Caller;
 use crate::child::Limits;
 
@@ -31,10 +31,12 @@ impl Calls {
             }
         }
         self.waiting = waiting;
-        let is_due = |question: &ChildQuestion| !question.bound && question.since + ANSWERED <= now;
+        let is_due =
+            |question: &ChildQuestion| !question.bound && question.since + SESSION_QUESTION_TIMEOUT <= now;
         self.ended.extend(self.questions.extract_if(|_, question| is_due(question)));
         let open = self.questions.values().filter(|question| !question.bound);
-        self.next_check = open.map(|question| question.since + ANSWERED).chain(self.next_check).min();
+        self.next_check =
+            open.map(|question| question.since + SESSION_QUESTION_TIMEOUT).chain(self.next_check).min();
         self.next_check
     }
 

@@ -123,7 +123,7 @@ impl Calls {
 
     /// Whether there are calls and each of them waits for its host.
     pub(in crate::child) fn all_asking(&self) -> bool {
-        let mut calls = self.waiting.iter().filter(|(id, _)| !self.is_nobodys(**id));
+        let mut calls = self.waiting.iter().filter(|(id, _)| !self.is_internal(**id));
         self.in_flight() > 0 && calls.all(|(_, waiting)| self.is_asking(waiting))
     }
 }

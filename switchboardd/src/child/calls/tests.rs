@@ -14,15 +14,15 @@ fn answer() -> CallOutcome {
 }
 
 fn asked(calls: &Calls) -> Candidates {
-    calls.candidates(About::Question, Instant::now())
+    calls.candidates(MessageTopic::Question, Instant::now())
 }
 
 #[test]
 fn each_call_is_answered_once() {
     let mut calls = Calls::default();
     let (id, mut receiver) = calls.open(Some(Caller::anonymous()), None, Instant::now()).unwrap();
-    assert_eq!(calls.deliver(id, answer()), Delivered::ToCaller);
-    assert_eq!(calls.deliver(id, answer()), Delivered::Unknown);
+    assert_eq!(calls.deliver(id, answer()), Delivery::ToCaller);
+    assert_eq!(calls.deliver(id, answer()), Delivery::Unknown);
     assert!(receiver.try_recv().is_ok());
 }
 
@@ -33,7 +33,7 @@ fn late_answers_are_thrown_away_quietly_and_the_caller_stays_a_candidate() {
     let (id, _receiver) = calls.open(Some(caller), None, Instant::now()).unwrap();
     assert!(calls.abandon(id, Instant::now()));
     assert!(matches!(asked(&calls), Candidates::One(_)));
-    assert_eq!(calls.deliver(id, answer()), Delivered::Late);
+    assert_eq!(calls.deliver(id, answer()), Delivery::Late);
     assert!(matches!(asked(&calls), Candidates::Nobody));
     assert!(!calls.abandon(id, Instant::now()));
 }
@@ -59,10 +59,10 @@ fn an_abandoned_call_counts_until_a_modern_child_has_read_the_cancel() {
     let (_stays, _c) = calls.open(Some(Caller::anonymous()), None, now).unwrap();
     let (after, _d) = calls.open(None, None, now).unwrap();
     calls.deliver(before, answer());
-    calls.has_read_up_to(before);
+    calls.drop_cancelled_before(before);
     assert!(matches!(asked(&calls), Candidates::Several { only_abandoned_left: true }));
     calls.deliver(after, answer());
-    calls.has_read_up_to(after);
+    calls.drop_cancelled_before(after);
     assert!(matches!(asked(&calls), Candidates::One(_)));
 }
 
@@ -178,11 +178,11 @@ fn unanswered_roots_requests_expire_and_suspend_no_timeout() {
     calls.question_opened("r".into(), &host, "1".into(), methods::ROOTS_LIST, None, now);
     assert!(!calls.all_asking());
     assert_eq!(calls.give_up_overdue(after(10)), Some(after(20)));
-    assert_eq!(calls.give_up_overdue(after(20)), Some(now + ANSWERED));
+    assert_eq!(calls.give_up_overdue(after(20)), Some(now + SESSION_QUESTION_TIMEOUT));
     assert_eq!(told(&mut receiver), Some(ChildError::Silent { ms: 20_000 }));
     assert!(calls.take_ended_questions(after(20)).is_empty());
-    assert_eq!(calls.give_up_overdue(now + ANSWERED), None);
-    assert_eq!(calls.take_ended_questions(now + ANSWERED).len(), 1);
+    assert_eq!(calls.give_up_overdue(now + SESSION_QUESTION_TIMEOUT), None);
+    assert_eq!(calls.take_ended_questions(now + SESSION_QUESTION_TIMEOUT).len(), 1);
     assert_eq!(calls.open_questions(), 0);
 }
 
@@ -217,7 +217,7 @@ fn unanswered_cancel_checks_do_not_count_as_use_and_leave_one_abandoned_call() {
     let (last, _receiver) = calls.open(None, None, now).unwrap();
     calls.check(last);
     calls.abandon(last, now);
-    assert_eq!(calls.deliver(last, answer()), Delivered::Late);
+    assert_eq!(calls.deliver(last, answer()), Delivery::Late);
     // Abandoned requests of the daemon are never candidates, however many there are.
     for _ in 0..=MAX_ABANDONED {
         let (ours, _receiver) = calls.open(None, None, now).unwrap();
@@ -231,21 +231,21 @@ fn unanswered_cancel_checks_do_not_count_as_use_and_leave_one_abandoned_call() {
 fn logs_are_ambiguous_only_until_the_child_has_read_the_cancel() {
     let mut calls = Calls::default();
     let now = Instant::now();
-    let later = now + MAY_ASK;
+    let later = now + LATE_QUESTION_WINDOW;
     let (gone, _a) = calls.open(Some(Caller::named()), None, now).unwrap();
     let (_stays, _b) = calls.open(Some(Caller::named()), None, now).unwrap();
     calls.abandon(gone, now);
     let (ping, _c) = calls.open(None, None, now).unwrap();
     assert!(calls.has_unread_cancel());
-    assert!(matches!(calls.candidates(About::Log, later), Candidates::Several { .. }));
-    calls.has_seen_up_to(ping);
+    assert!(matches!(calls.candidates(MessageTopic::Log, later), Candidates::Several { .. }));
+    calls.mark_cancels_read(ping);
     assert!(!calls.has_unread_cancel());
-    assert!(matches!(calls.candidates(About::Log, now), Candidates::One(_)));
+    assert!(matches!(calls.candidates(MessageTopic::Log, now), Candidates::One(_)));
     assert!(matches!(
-        calls.candidates(About::Question, now),
+        calls.candidates(MessageTopic::Question, now),
         Candidates::Several { only_abandoned_left: true }
     ));
-    assert!(matches!(calls.candidates(About::Question, later), Candidates::One(_)));
+    assert!(matches!(calls.candidates(MessageTopic::Question, later), Candidates::One(_)));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn progress_restarts_the_silence_timeout_but_not_the_total_one() {
     // The child has not answered: its caller stays a candidate until it does.
     assert_eq!(calls.in_flight(), 1);
     assert!(calls.abandon(id, Instant::now()));
-    assert_eq!(calls.deliver(id, answer()), Delivered::Late);
+    assert_eq!(calls.deliver(id, answer()), Delivery::Late);
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub fn is_loopback(url: &Url) -> bool {
 
 /// Resolves `location` if it has the same origin as `from`; otherwise returns the other origin
 /// for the error message.
-pub(super) fn follow(from: &Url, location: &str) -> Result<Url, Option<String>> {
+pub(super) fn resolve_redirect(from: &Url, location: &str) -> Result<Url, Option<String>> {
     let to = from.join(location).map_err(|_| None)?;
     if to.origin() == from.origin() && matches!(to.scheme(), "http" | "https") {
         return Ok(to);
@@ -59,11 +59,11 @@ pub(super) fn follow(from: &Url, location: &str) -> Result<Url, Option<String>> 
 mod tests {
     use super::*;
     use crate::definition::{Remote, Transport};
-    use crate::expand::{Template, Values};
+    use crate::expand::{PlaceholderValues, Template};
 
     fn check(url: &str) -> Result<Url, String> {
         let remote = Remote { transport: Transport::Http, url: Template::text(url), headers: [].into() };
-        address(&remote.fill(&Values::new()).unwrap())
+        address(&remote.fill(&PlaceholderValues::new()).unwrap())
     }
 
     #[test]
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn redirects_stay_within_the_origin() {
         let from = Url::parse("https://x.example/a/mcp?k=1").unwrap();
-        assert_eq!(follow(&from, "/b/").unwrap().as_str(), "https://x.example/b/");
-        assert_eq!(follow(&from, "https://x.example:443/c").unwrap().path(), "/c");
+        assert_eq!(resolve_redirect(&from, "/b/").unwrap().as_str(), "https://x.example/b/");
+        assert_eq!(resolve_redirect(&from, "https://x.example:443/c").unwrap().path(), "/c");
         for (elsewhere, shown) in [
             ("https://y.example/mcp?token=t", "https://y.example"),
             ("http://x.example/mcp", "http://x.example"),
@@ -101,7 +101,7 @@ mod tests {
             ("file:///etc/passwd", "file:"),
             ("data:text/plain,x", "data:"),
         ] {
-            assert_eq!(follow(&from, elsewhere), Err(Some(shown.to_owned())), "{elsewhere}");
+            assert_eq!(resolve_redirect(&from, elsewhere), Err(Some(shown.to_owned())), "{elsewhere}");
         }
     }
 }

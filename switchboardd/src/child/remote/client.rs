@@ -15,7 +15,7 @@ use reqwest::{Method, Response, StatusCode, Url};
 use switchboard_wire::framing::MAX_MESSAGE;
 
 use super::RemoteError;
-use super::address::follow;
+use super::address::resolve_redirect;
 use super::auth::{AuthDecision, Authorizer, Challenge};
 use super::http_clients::root_cause;
 use crate::caller::Caller;
@@ -29,11 +29,11 @@ const MAX_HOPS: usize = 4;
 const MAX_REFUSAL: usize = 256 * 1024;
 
 /// Headers that belong to the connection or that only the daemon sets.
-const NOT_THEIRS: [HeaderName; 8] =
+const RESERVED_HEADERS: [HeaderName; 8] =
     [ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING, UPGRADE];
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct RemoteClient {
     http: reqwest::Client,
     pub(super) url: Url,
     /// The URL for messages to the user.
@@ -46,7 +46,7 @@ pub(super) struct Client {
 
 /// A request, without the parts that every request has.
 #[derive(Debug, Clone)]
-pub(super) struct Outgoing {
+pub(super) struct RemoteRequest {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
@@ -55,7 +55,7 @@ pub(super) struct Outgoing {
     pub(super) caller: Option<Arc<Caller>>,
 }
 
-impl Client {
+impl RemoteClient {
     pub(super) fn new(
         http: reqwest::Client,
         url: Url,
@@ -68,11 +68,11 @@ impl Client {
     }
 
     /// Sends a request, and again after a challenge or a redirect, but never after the server accepted it.
-    pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Response, RemoteError> {
-        self.sent(outgoing).await.map_err(|error| error.without_values(&self.shown))
+    pub(super) async fn send(&self, outgoing: RemoteRequest) -> Result<Response, RemoteError> {
+        self.send_inner(outgoing).await.map_err(|error| error.without_values(&self.shown))
     }
 
-    async fn sent(&self, mut outgoing: Outgoing) -> Result<Response, RemoteError> {
+    async fn send_inner(&self, mut outgoing: RemoteRequest) -> Result<Response, RemoteError> {
         let (mut hops, mut challenged) = (0, false);
         loop {
             let used = match &self.authorizer {
@@ -84,13 +84,13 @@ impl Client {
             if let Some(url) = redirected(&outgoing.url, &response)? {
                 hops += 1;
                 if hops > MAX_HOPS {
-                    return Err(RemoteError::Lost);
+                    return Err(RemoteError::BadRedirect);
                 }
                 outgoing.url = url;
                 continue;
             }
             if !is_challenge(&response) {
-                return whole(response);
+                return reject_encoded(response);
             }
             let header = challenges(&response);
             let Some(authorizer) = &self.authorizer else {
@@ -118,7 +118,7 @@ impl Client {
 
     async fn send_once(
         &self,
-        outgoing: &Outgoing,
+        outgoing: &RemoteRequest,
         bearer: Option<&HeaderValue>,
     ) -> Result<Response, RemoteError> {
         let mut headers = self.headers.clone();
@@ -133,7 +133,7 @@ impl Client {
             .body(outgoing.body.clone());
         request.send().await.map_err(|error| match error.is_connect() {
             true => RemoteError::Unreachable { why: self.unreachable(&root_cause(&error)) },
-            false => RemoteError::Cut { why: lost(&error) },
+            false => RemoteError::Cut { why: lost_message(&error) },
         })
     }
 
@@ -157,7 +157,7 @@ fn headers(to: &ResolvedRemote) -> Result<HeaderMap, RemoteError> {
             why: format!("the value of the header `{name}` has characters that no header can have"),
         })?;
         value.set_sensitive(true);
-        if !NOT_THEIRS.contains(&name) {
+        if !RESERVED_HEADERS.contains(&name) {
             headers.insert(name, value);
         }
     }
@@ -185,15 +185,15 @@ fn redirected(from: &Url, response: &Response) -> Result<Option<Url>, RemoteErro
         return Ok(None);
     }
     let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-    match follow(from, location.ok_or(RemoteError::Lost)?) {
+    match resolve_redirect(from, location.ok_or(RemoteError::BadRedirect)?) {
         Ok(url) => Ok(Some(url)),
-        Err(Some(to)) => Err(RemoteError::Elsewhere { to }),
-        Err(None) => Err(RemoteError::Lost),
+        Err(Some(to)) => Err(RemoteError::CrossOriginRedirect { to }),
+        Err(None) => Err(RemoteError::BadRedirect),
     }
 }
 
 /// Refuses compressed bodies: nothing is decompressed, so a body cannot expand.
-fn whole(response: Response) -> Result<Response, RemoteError> {
+fn reject_encoded(response: Response) -> Result<Response, RemoteError> {
     match response.headers().get(CONTENT_ENCODING) {
         Some(encoding) if encoding != "identity" => {
             let encoding = String::from_utf8_lossy(encoding.as_bytes());
@@ -210,28 +210,28 @@ pub(super) fn content_type(response: &Response) -> String {
 }
 
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum RemoteBody {
     Whole(Bytes),
     /// Over the limit; the size is at least this.
     TooLong(u64),
 }
 
-pub(super) async fn body(mut response: Response) -> Result<Body, RemoteError> {
+pub(super) async fn body(mut response: Response) -> Result<RemoteBody, RemoteError> {
     let told = response.content_length().unwrap_or(0);
     if told > MAX_MESSAGE as u64 {
-        return Ok(Body::TooLong(told));
+        return Ok(RemoteBody::TooLong(told));
     }
     let mut whole = BytesMut::new();
     while let Some(chunk) = next_chunk(&mut response).await? {
         if whole.is_empty() && chunk.len() as u64 == told {
-            return Ok(Body::Whole(chunk));
+            return Ok(RemoteBody::Whole(chunk));
         }
         whole.extend_from_slice(&chunk);
         if whole.len() > MAX_MESSAGE {
-            return Ok(Body::TooLong(whole.len() as u64));
+            return Ok(RemoteBody::TooLong(whole.len() as u64));
         }
     }
-    Ok(Body::Whole(whole.freeze()))
+    Ok(RemoteBody::Whole(whole.freeze()))
 }
 
 /// The beginning of a body that says why a request was refused.
@@ -261,9 +261,9 @@ pub(super) fn shown(body: &[u8]) -> String {
 }
 
 pub(super) async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>, RemoteError> {
-    response.chunk().await.map_err(|error| RemoteError::Cut { why: lost(&error) })
+    response.chunk().await.map_err(|error| RemoteError::Cut { why: lost_message(&error) })
 }
 
-fn lost(error: &reqwest::Error) -> String {
+fn lost_message(error: &reqwest::Error) -> String {
     format!("lost the connection ({})", root_cause(error))
 }

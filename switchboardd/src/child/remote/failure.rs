@@ -20,11 +20,11 @@ pub enum RemoteError {
     #[error(
         "redirects to `{to}`, which is another origin; nothing was sent there. If that is right, its file has to name that URL"
     )]
-    Elsewhere { to: String },
+    CrossOriginRedirect { to: String },
     #[error("redirects without an end, or to nowhere")]
-    Lost,
+    BadRedirect,
     #[error("answered with `{content_type}`, which is neither JSON nor an event stream; is the URL right?")]
-    Foreign { content_type: String },
+    WrongContentType { content_type: String },
     #[error("answered in the encoding `{encoding}`, which nobody asked for")]
     Encoded { encoding: String },
     #[error("took the request and gave no answer to it")]
@@ -40,11 +40,11 @@ impl RemoteError {
         let text = match &mut self {
             Self::Unreachable { why } | Self::Cut { why } | Self::Auth(AuthError::Failed { why }) => why,
             Self::Status { said, .. } | Self::Forbidden { said, .. } => said,
-            Self::Elsewhere { to } => to,
-            Self::Foreign { content_type } => content_type,
+            Self::CrossOriginRedirect { to } => to,
+            Self::WrongContentType { content_type } => content_type,
             Self::Encoded { encoding } => encoding,
             Self::Changed { now } => now,
-            Self::Auth(AuthError::Login { .. }) | Self::Lost | Self::Unanswered => return self,
+            Self::Auth(AuthError::Login { .. }) | Self::BadRedirect | Self::Unanswered => return self,
         };
         *text = shown.redact(text).into_owned();
         self
@@ -62,7 +62,7 @@ impl RemoteError {
             Self::Status { status, .. } => {
                 matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 425 | 429)
             }
-            Self::Foreign { .. } | Self::Unanswered => true,
+            Self::WrongContentType { .. } | Self::Unanswered => true,
             _ => false,
         }
     }
@@ -74,8 +74,8 @@ impl RemoteError {
             Self::Cut { .. } => "connection_lost",
             Self::Auth(_) => "needs_login",
             Self::Forbidden { .. } => "credentials_refused",
-            Self::Elsewhere { .. } | Self::Lost => "redirected",
-            Self::Status { .. } | Self::Foreign { .. } | Self::Encoded { .. } | Self::Unanswered => {
+            Self::CrossOriginRedirect { .. } | Self::BadRedirect => "redirected",
+            Self::Status { .. } | Self::WrongContentType { .. } | Self::Encoded { .. } | Self::Unanswered => {
                 "bad_answer"
             }
             Self::Changed { .. } => "child_changed",

@@ -12,21 +12,21 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use tokio::time::timeout;
 
-use super::old_sse::{self, Opened};
+use super::old_sse::{self, OldSseStart};
 use super::{RemoteConnection, RemoteError, RemoteState, post, stream};
 use crate::child::calls::ChildResponse;
 use crate::child::failure::clip;
-use crate::child::handshake::{PATIENT, names_modern, params, read};
+use crate::child::handshake::{NO_TIMEOUT, names_modern, params, read};
 use crate::child::{Child, ChildError, Limits, Ownership, Protocol, ServerInfo, millis};
 use crate::definition::Transport;
 use crate::era::envelope::{Envelope, with_envelope};
 use crate::methods;
 
 /// No timeouts here: the whole start is bounded by the caller.
-const LIMITS: Limits = Limits { spawn: PATIENT, rpc: PATIENT, max: PATIENT };
+const LIMITS: Limits = Limits { spawn: NO_TIMEOUT, rpc: NO_TIMEOUT, max: NO_TIMEOUT };
 
 /// Timeout of a new session.
-const RENEWAL: Duration = Duration::from_secs(15);
+const RENEWAL_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The result of trying one protocol.
 enum ProbeOutcome {
@@ -53,7 +53,7 @@ pub(super) async fn run(
             Modern => discover(child).await?,
             Legacy => initialize(child, connection).await?,
             LegacySse => match old_sse::open(child, connection).await? {
-                Opened::Stream(reading) => {
+                OldSseStart::Stream(reading) => {
                     let attempt = initialize(child, connection).await?;
                     // The end of a stream that is not used must not end the child.
                     if let ProbeOutcome::Unsupported(_) = attempt {
@@ -61,7 +61,7 @@ pub(super) async fn run(
                     }
                     attempt
                 }
-                Opened::None(refused) => ProbeOutcome::Unsupported(refused.into()),
+                OldSseStart::None(refused) => ProbeOutcome::Unsupported(refused.into()),
             },
         };
         match attempt {
@@ -99,11 +99,12 @@ async fn reinitialize(
     }
     tracing::info!(target: "child", child = child.name(), "its server forgot the session; a new one is begun");
     connection.change(|state| *state = RemoteState { protocol: state.protocol, ..RemoteState::default() });
-    let begun = timeout(RENEWAL, initialize(child, connection)).await;
-    let server_info = match begun.map_err(|_| ChildError::Silent { ms: millis(RENEWAL) })?? {
-        ProbeOutcome::Initialized(server_info) => server_info,
-        ProbeOutcome::Unsupported(why) => return Err(why),
-    };
+    let begun = timeout(RENEWAL_HANDSHAKE_TIMEOUT, initialize(child, connection)).await;
+    let server_info =
+        match begun.map_err(|_| ChildError::Silent { ms: millis(RENEWAL_HANDSHAKE_TIMEOUT) })?? {
+            ProbeOutcome::Initialized(server_info) => server_info,
+            ProbeOutcome::Unsupported(why) => return Err(why),
+        };
     if server_info.revision != child.server_info().revision {
         return Err(RemoteError::Changed { now: server_info.revision.to_owned() }.into());
     }

@@ -19,13 +19,13 @@ const METHOD: HeaderName = HeaderName::from_static(header_names::METHOD);
 const NAME: HeaderName = HeaderName::from_static(header_names::NAME);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const JSON_AND_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// The headers of a posted message. `tools`: the child's tools, whose schemas may require more headers.
 pub(super) fn of_message(state: &RemoteState, message: &Message<'_>, tools: Option<&ToolList>) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, BOTH);
+    headers.insert(ACCEPT, JSON_AND_EVENTS);
     headers.insert(CONTENT_TYPE, JSON);
     match state.protocol {
         Protocol::Modern => of_modern(message, tools, &mut headers),

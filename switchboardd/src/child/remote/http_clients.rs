@@ -10,13 +10,13 @@ use tokio::sync::OnceCell;
 
 use super::RemoteError;
 use super::address::is_loopback;
-use crate::environment::Variables;
+use crate::environment::ChildEnvironment;
 use crate::event_loop::{may_block, run_blocking};
 
 /// Timeout for opening a connection.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Idle connections are closed after this time, before servers and routers drop them.
-const IDLE: Duration = Duration::from_secs(55);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
 const IDLE_PER_HOST: usize = 4;
 
 const PROXY: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
@@ -42,12 +42,12 @@ impl HttpClients {
         FIRST_NUMBER + self.reached.fetch_add(1, Ordering::Relaxed) % FIRST_NUMBER
     }
 
-    pub async fn client(&self, url: &Url, variables: &Variables) -> Result<Client, RemoteError> {
+    pub async fn client(&self, url: &Url, variables: &ChildEnvironment) -> Result<Client, RemoteError> {
         let unusable = |error: reqwest::Error| RemoteError::Unreachable { why: root_cause(&error) };
         if is_loopback(url) && url.scheme() == "http" {
             let client = self.local.get_or_try_init(|| async {
-                provide();
-                plain().no_proxy().tls_certs_only([]).build()
+                install_crypto();
+                base_builder().no_proxy().tls_certs_only([]).build()
             });
             return client.await.cloned().map_err(unusable);
         }
@@ -68,7 +68,7 @@ impl HttpClients {
 struct NetworkSettings(Vec<Option<String>>);
 
 impl NetworkSettings {
-    fn of(variables: &Variables) -> Self {
+    fn of(variables: &ChildEnvironment) -> Self {
         let names = PROXY.into_iter().chain(ALL_PROXY).chain(NO_PROXY).chain([SSL_CERT_FILE]);
         Self(names.map(|name| variables.get(name).map(ToOwned::to_owned)).collect())
     }
@@ -76,11 +76,11 @@ impl NetworkSettings {
 
 /// A client for other machines, with the proxy and the certificates of the user's login shell.
 pub(crate) async fn external_client(
-    variables: &Variables,
+    variables: &ChildEnvironment,
     adjust: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> reqwest::Result<Client> {
-    provide();
-    let mut client = plain().no_proxy();
+    install_crypto();
+    let mut client = base_builder().no_proxy();
     if let Some(proxy) = proxy(variables) {
         client = client.proxy(proxy);
     }
@@ -91,23 +91,23 @@ pub(crate) async fn external_client(
     run_blocking(build).await
 }
 
-fn plain() -> ClientBuilder {
+fn base_builder() -> ClientBuilder {
     Client::builder()
         .redirect(Policy::none())
-        .connect_timeout(CONNECT)
-        .pool_idle_timeout(IDLE)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(IDLE_PER_HOST)
         .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
         .http1_only()
 }
 
 /// Selects the TLS implementation; repeated calls have no effect.
-fn provide() {
+fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// The proxy of the user's login shell.
-fn proxy(variables: &Variables) -> Option<Proxy> {
+fn proxy(variables: &ChildEnvironment) -> Option<Proxy> {
     let first = |names: [&str; 2]| names.into_iter().find_map(|name| variables.get(name));
     let address = first(PROXY).or_else(|| first(ALL_PROXY))?;
     // This machine is never reached through a proxy.

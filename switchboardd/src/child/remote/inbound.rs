@@ -15,7 +15,7 @@ use crate::child::calls::CallOutcome;
 use crate::child::{Child, ChildError, ChildId};
 
 /// How long to wait for the end of a stream after the answer: a connection that ended cleanly can be reused.
-const LAST_BYTES: Duration = Duration::from_millis(100);
+const STREAM_END_WAIT: Duration = Duration::from_millis(100);
 
 /// Where a broken stream can be resumed.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Child {
     }
 
     pub(super) fn owes(&self, id: ChildId) -> bool {
-        self.calls().owes(id)
+        self.calls().is_unanswered(id)
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn read_events(
             return StreamEnd::Answered;
         }
         if about.is_some_and(|id| !child.owes(id)) {
-            let _ = tokio::time::timeout(LAST_BYTES, next_chunk(&mut response)).await;
+            let _ = tokio::time::timeout(STREAM_END_WAIT, next_chunk(&mut response)).await;
             return StreamEnd::Answered;
         }
     }

@@ -9,7 +9,7 @@ use switchboard_wire::framing::MAX_MESSAGE;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::address::follow;
+use super::address::resolve_redirect;
 use super::client::{content_type, next_chunk, refusal_bytes, shown};
 use super::inbound::on_event;
 use super::sse::{Event, Parser};
@@ -20,7 +20,7 @@ use crate::child::Child;
 /// open and send nothing.
 const ENDPOINT: Duration = Duration::from_secs(4);
 
-pub(super) enum Opened {
+pub(super) enum OldSseStart {
     /// A task reads it until the stream or the child ends.
     Stream(AbortHandle),
     /// The server has no such stream; its error.
@@ -30,29 +30,30 @@ pub(super) enum Opened {
 pub(super) async fn open(
     child: &Arc<Child>,
     connection: &Arc<RemoteConnection>,
-) -> Result<Opened, RemoteError> {
+) -> Result<OldSseStart, RemoteError> {
     let stream = connection.get(headers::of_stream(&connection.state(), None)).await;
     let stream = match stream {
         Ok(stream) => stream,
-        Err(error) if error.is_about_protocol() => return Ok(Opened::None(error)),
+        Err(error) if error.is_about_protocol() => return Ok(OldSseStart::None(error)),
         Err(error) => return Err(error),
     };
     let status = stream.status();
     if !status.is_success() {
         let said = shown(&refusal_bytes(stream).await);
         let error = RemoteError::Status { status: status.as_u16(), said };
-        return if error.is_about_protocol() { Ok(Opened::None(error)) } else { Err(error) };
+        return if error.is_about_protocol() { Ok(OldSseStart::None(error)) } else { Err(error) };
     }
     let kind = content_type(&stream);
     if kind != "text/event-stream" {
-        return Ok(Opened::None(RemoteError::Foreign { content_type: shown(kind.as_bytes()) }));
+        return Ok(OldSseStart::None(RemoteError::WrongContentType { content_type: shown(kind.as_bytes()) }));
     }
-    let mut reader = Reader { stream, parser: Parser::new(MAX_MESSAGE), waiting: Vec::new().into_iter() };
+    let mut reader =
+        OldSseReader { stream, parser: Parser::new(MAX_MESSAGE), waiting: Vec::new().into_iter() };
     let endpoint = match timeout(ENDPOINT, reader.endpoint(&connection.client.url)).await {
         Ok(endpoint) => endpoint?,
         Err(_) => None,
     };
-    let Some(endpoint) = endpoint else { return Ok(Opened::None(RemoteError::Unanswered)) };
+    let Some(endpoint) = endpoint else { return Ok(OldSseStart::None(RemoteError::Unanswered)) };
     connection.change(|state| state.endpoint = Some(endpoint));
     let (child, connection) = (child.clone(), connection.clone());
     let reading = tokio::spawn(async move {
@@ -61,16 +62,16 @@ pub(super) async fn open(
             why = reader.read(&child) => child.give_up(connection.without_values(RemoteError::Cut { why }.into())),
         }
     });
-    Ok(Opened::Stream(reading.abort_handle()))
+    Ok(OldSseStart::Stream(reading.abort_handle()))
 }
 
-struct Reader {
+struct OldSseReader {
     stream: Response,
     parser: Parser,
     waiting: std::vec::IntoIter<Event>,
 }
 
-impl Reader {
+impl OldSseReader {
     /// The URL that messages are posted to; `None` if the stream ends before naming it.
     async fn endpoint(&mut self, from: &Url) -> Result<Option<Url>, RemoteError> {
         loop {
@@ -79,9 +80,9 @@ impl Reader {
                     && &*name == "endpoint"
                 {
                     let place = String::from_utf8_lossy(&data);
-                    return follow(from, place.trim()).map(Some).map_err(|to| match to {
-                        Some(to) => RemoteError::Elsewhere { to },
-                        None => RemoteError::Lost,
+                    return resolve_redirect(from, place.trim()).map(Some).map_err(|to| match to {
+                        Some(to) => RemoteError::CrossOriginRedirect { to },
+                        None => RemoteError::BadRedirect,
                     });
                 }
             }

@@ -14,7 +14,7 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use tokio::time::{Instant, timeout};
 
-use super::client::{Body, body as read_body, content_type, refusal_bytes, shown};
+use super::client::{RemoteBody, body as read_body, content_type, refusal_bytes, shown};
 use super::inbound::{ResumePoint, StreamEnd, read_events};
 use super::{RemoteConnection, RemoteError, RemoteState, handshake, headers};
 use crate::child::calls::CallOutcome;
@@ -26,13 +26,13 @@ use crate::methods;
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Timeout of a list that a call waits for.
-const LIST: Duration = Duration::from_secs(60);
-const LIST_LIMITS: Limits = Limits { spawn: LIST, rpc: LIST, max: LIST };
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+const LIST_LIMITS: Limits = Limits { spawn: LIST_TIMEOUT, rpc: LIST_TIMEOUT, max: LIST_TIMEOUT };
 
 /// Pause before a broken stream is resumed, unless the server sets one.
-const RESUME: Duration = Duration::from_secs(1);
+const RESUME_PAUSE: Duration = Duration::from_secs(1);
 /// Limit of streams in a row that end without an event.
-const MAX_SILENT: usize = 5;
+const MAX_EMPTY_STREAMS: usize = 5;
 
 /// Where the answer to a request arrives.
 enum ResponseSource {
@@ -210,12 +210,12 @@ async fn on_response(
         }
         "application/json" => {
             match read_body(response).await? {
-                Body::Whole(body) => child.on_body(Some(id), &body),
-                Body::TooLong(bytes) => drop(child.deliver(id, CallOutcome::TooLong(bytes))),
+                RemoteBody::Whole(body) => child.on_body(Some(id), &body),
+                RemoteBody::TooLong(bytes) => drop(child.deliver(id, CallOutcome::TooLong(bytes))),
             }
             if child.owes(id) { Err(RemoteError::Unanswered.into()) } else { Ok(ResponseSource::OwnResponse) }
         }
-        other => Err(RemoteError::Foreign { content_type: shown(other.as_bytes()) }.into()),
+        other => Err(RemoteError::WrongContentType { content_type: shown(other.as_bytes()) }.into()),
     }
 }
 
@@ -237,10 +237,11 @@ async fn read_stream(
         };
         silent = if std::mem::take(&mut resume_point.heard) { 0 } else { silent + 1 };
         let lost = || ChildError::from(RemoteError::Cut { why: why.clone() });
-        if resume_point.last_id.is_none() || state.protocol == Protocol::Modern || silent > MAX_SILENT {
+        if resume_point.last_id.is_none() || state.protocol == Protocol::Modern || silent > MAX_EMPTY_STREAMS
+        {
             return Err(lost());
         }
-        tokio::time::sleep(resume_point.retry.unwrap_or(RESUME)).await;
+        tokio::time::sleep(resume_point.retry.unwrap_or(RESUME_PAUSE)).await;
         let rest = connection
             .get(headers::of_stream(state, resume_point.last_id.as_deref()))
             .await

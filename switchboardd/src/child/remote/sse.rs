@@ -44,7 +44,7 @@ pub(super) struct Parser {
     retry: Option<Duration>,
 }
 
-const MARK: &[u8] = b"\xef\xbb\xbf";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Parser {
     pub(super) fn new(limit: usize) -> Self {
@@ -105,7 +105,7 @@ impl Parser {
 
     fn without_mark<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let Some(seen) = self.mark else { return bytes };
-        let expected = &MARK[seen..];
+        let expected = &BYTE_ORDER_MARK[seen..];
         let same = bytes.iter().zip(expected).take_while(|(byte, mark)| byte == mark).count();
         if same == expected.len() || same < bytes.len() {
             self.mark = None;
@@ -114,7 +114,7 @@ impl Parser {
         }
         if same < expected.len() && same < bytes.len() && seen + same > 0 {
             // It was no byte order mark after all.
-            self.keep(&MARK[..seen]);
+            self.keep(&BYTE_ORDER_MARK[..seen]);
             return bytes;
         }
         &bytes[same..]

@@ -17,7 +17,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// While streams end soon after they began, the pause grows up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A stream that was open for this long does not count as failed.
-const GOOD: Duration = Duration::from_secs(10);
+const HEALTHY_STREAM: Duration = Duration::from_secs(10);
 
 pub(super) fn begin(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
     if connection.state().protocol == Protocol::Legacy {
@@ -57,7 +57,7 @@ async fn listen(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
             Ok(_) => return,
             Err(error) => tracing::debug!(target: "child", child = child.name(), "no stream: {error}"),
         }
-        if begun.elapsed() >= GOOD {
+        if begun.elapsed() >= HEALTHY_STREAM {
             backoff.reset();
         }
         let pause = backoff.next_pause();

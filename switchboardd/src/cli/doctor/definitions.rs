@@ -30,12 +30,12 @@ const SECRET_WORDS: [&str; 9] = [
 const SECRET_BEGINNINGS: [&str; 10] =
     ["ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-", "AKIA", "eyJ", "Bearer "];
 
-pub(super) async fn look(local: &LocalConfig, project: Option<&Layer>) -> Vec<Finding> {
+pub(super) async fn check(local: &LocalConfig, project: Option<&Layer>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for layer in std::iter::once(&local.personal).chain(project) {
         for problem in &layer.problems {
-            let mend = format!("switchboard check {}", shell_word(&problem.file));
-            findings.push(Finding::warning("definition", problem.to_string(), mend));
+            let fix = format!("switchboard check {}", shell_word(&problem.file));
+            findings.push(Finding::warning("definition", problem.to_string(), fix));
         }
         for entry in &layer.entries {
             findings.extend(one(local, entry).await);
@@ -89,14 +89,14 @@ async fn one(
         if let Some(package) = unpinned(&words) {
             let what =
                 format!("server `{name}`: `{package}` has no fixed version; any start may run another");
-            let mend =
+            let fix =
                 format!("switchboard explain {name}  # then write `{package}@VERSION` in {}", shown(file));
-            findings.push(Finding::warning("unpinned", what, mend));
+            findings.push(Finding::warning("unpinned", what, fix));
         }
         if let Some(why) = secrets_in_arguments(launch) {
             let what = format!("server `{name}` {}", visible(&why));
-            let mend = format!("${{EDITOR:-vi}} {}", shell_word(file));
-            findings.push(Finding::warning("arguments", what, mend));
+            let fix = format!("${{EDITOR:-vi}} {}", shell_word(file));
+            findings.push(Finding::warning("arguments", what, fix));
         }
     }
     for (variable, origin) in local.resolver.origins(launch).await {
@@ -155,8 +155,8 @@ fn secrets(name: &str, file: &Path, launch: &Launch) -> Vec<Finding> {
     for variable in &plain {
         let set = variable.replace('-', "_").to_uppercase();
         let what = format!("server `{name}`: the value of `{variable}` stands in {} itself", shown(file));
-        let mend = format!("switchboard secret set {set}  # then write `${{{set}}}` there");
-        findings.push(Finding::warning("secret", what, mend));
+        let fix = format!("switchboard secret set {set}  # then write `${{{set}}}` there");
+        findings.push(Finding::warning("secret", what, fix));
     }
     if !plain.is_empty() && std::fs::metadata(file).is_ok_and(|meta| meta.mode() & 0o044 != 0) {
         let what = format!("{} holds a secret, and others can read it", shown(file));

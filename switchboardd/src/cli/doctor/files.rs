@@ -10,7 +10,7 @@ use super::Finding;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
 use crate::cli::unused_settings::unused_settings as settings_of;
-use crate::config::{Extent, LastGood};
+use crate::config::{ConfigOwner, LastGood};
 use crate::document::Problem;
 use crate::files::state::{CHILD_FOLDERS, FOLDERS};
 use crate::layer::Layer;
@@ -54,8 +54,8 @@ fn above(folder: &Path) -> Option<Finding> {
         let what = format!("{} is not safe from others: {}: {why}", shown(folder), shown(above));
         let word = shell_word(above);
         let is_ours = meta.uid() == rustix::process::geteuid().as_raw();
-        let mend = if is_ours { format!("chmod go-w {word}") } else { format!("sudo chown root {word}") };
-        Some(Finding::error("modes", what, mend))
+        let fix = if is_ours { format!("chmod go-w {word}") } else { format!("sudo chown root {word}") };
+        Some(Finding::error("modes", what, fix))
     })
 }
 
@@ -87,17 +87,17 @@ fn writable(state: &Path) -> Option<Finding> {
     let written = std::fs::write(&probe, [0; 4096]);
     let _ = std::fs::remove_file(&probe);
     let error = written.err()?;
-    let mend = match error.kind() {
+    let fix = match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
             format!("df -h {}", shell_word(state))
         }
         _ => format!("chmod u+rwx {}", shell_word(state)),
     };
-    Some(Finding::error("state", format!("{} cannot be written: {error}", shown(state)), mend))
+    Some(Finding::error("state", format!("{} cannot be written: {error}", shown(state)), fix))
 }
 
 pub(super) fn config(file: &Path, state: &Path) -> Vec<Finding> {
-    let problems = LastGood::new(state).usable(file, Extent::Personal).problems;
+    let problems = LastGood::new(state).usable(file, ConfigOwner::Personal).problems;
     if problems.is_empty() {
         let fine = format!("{} is fine", shown(file));
         let none = "no config file: the defaults are used".to_owned();
@@ -115,8 +115,8 @@ pub(super) fn unused_settings(personal: &Layer, project: Option<&Layer>) -> Vec<
     let own = settings_of(personal, project);
     let theirs = project.map_or_else(Vec::new, |project| settings_of(project, Some(personal)));
     let finding = |problem: Problem| {
-        let mend = format!("${{EDITOR:-vi}} {}", shell_word(&problem.file));
-        (problem.file.clone(), Finding::warning("config", problem.to_string(), mend))
+        let fix = format!("${{EDITOR:-vi}} {}", shell_word(&problem.file));
+        (problem.file.clone(), Finding::warning("config", problem.to_string(), fix))
     };
     own.into_iter().chain(theirs).map(finding).collect()
 }

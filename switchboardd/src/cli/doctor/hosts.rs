@@ -6,9 +6,9 @@ use super::Finding;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
 use crate::hosts::machine::Machine;
-use crate::hosts::survey::{State, survey};
+use crate::hosts::survey::{HostFileState, survey};
 
-pub(super) fn look(home: &Path) -> Vec<Finding> {
+pub(super) fn check(home: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     for surveyed in survey(&Machine::here(home)) {
         let name = surveyed.host.id;
@@ -16,8 +16,8 @@ pub(super) fn look(home: &Path) -> Vec<Finding> {
             match &file.state {
                 Ok(state) => findings.extend(of_file(name, &file.path, state)),
                 Err(problem) => {
-                    let mend = format!("switchboard check {}", shell_word(&file.path));
-                    findings.push(Finding::warning("host", format!("{name}: {problem}"), mend));
+                    let fix = format!("switchboard check {}", shell_word(&file.path));
+                    findings.push(Finding::warning("host", format!("{name}: {problem}"), fix));
                 }
             }
         }
@@ -25,7 +25,7 @@ pub(super) fn look(home: &Path) -> Vec<Finding> {
     findings
 }
 
-fn of_file(host: &str, path: &Path, state: &State) -> Vec<Finding> {
+fn of_file(host: &str, path: &Path, state: &HostFileState) -> Vec<Finding> {
     let mut findings = Vec::new();
     let shown = tilde(&path.display().to_string());
     let own: Vec<&str> =

@@ -53,8 +53,8 @@ pub(super) async fn path(local: &LocalConfig) -> Vec<Finding> {
                     "`{name}` is not on your login shell's PATH; hosts need its whole path, {}",
                     ours.display()
                 );
-                let mend = format!("echo 'export PATH=\"$PATH\":{}' >> ~/.profile", shell_word(folder));
-                findings.push(Finding::warning("path", what, mend));
+                let fix = format!("echo 'export PATH=\"$PATH\":{}' >> ~/.profile", shell_word(folder));
+                findings.push(Finding::warning("path", what, fix));
             }
         }
     }
@@ -126,7 +126,7 @@ mod tests {
         ] {
             let finding = judged(watches, instances, None, polls);
             assert_eq!(finding.severity, Severity::Warning);
-            assert!(finding.mend.unwrap().contains(named));
+            assert!(finding.fix.unwrap().contains(named));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
-use switchboard_wire::hop::{HOP, Span};
+use switchboard_wire::hop::{HOP, VersionRange};
 use switchboard_wire::process;
 use switchboard_wire::runtime_paths::RuntimePaths;
 
@@ -28,13 +28,13 @@ pub(super) fn presence(paths: &RuntimePaths, status: &Result<Value, AskError>) -
         Ok(status) => status,
         Err(AskError::NoDaemon(_)) => return absence(paths, pid, lives),
         Err(unanswered) => {
-            let mend =
+            let fix =
                 pid.map_or("switchboard start".to_owned(), |pid| format!("kill {pid} && switchboard start"));
-            return vec![Finding::error("daemon", unanswered.to_string(), mend)];
+            return vec![Finding::error("daemon", unanswered.to_string(), fix)];
         }
     };
     let mut findings = Vec::new();
-    let hop: Option<Span> = serde_json::from_value(status["hop"].clone()).ok();
+    let hop: Option<VersionRange> = serde_json::from_value(status["hop"].clone()).ok();
     if hop.is_some_and(|hop| HOP.meet(hop).is_none()) {
         let what = format!(
             "the daemon speaks another hop ({}) than the shim ({} to {})",
@@ -127,10 +127,10 @@ pub(super) fn port(status: Option<&Value>, config: &Config) -> Option<Finding> {
         return Some(Finding::warning("port", what, "switchboard restart  # once it can be written"));
     }
     let file = shell_word(&config.file);
-    let mend = format!(
+    let fix = format!(
         "${{EDITOR:-vi}} {file} && switchboard restart  # \"http\": {{\"listen\": \"127.0.0.1:7421\"}}, or \"off\""
     );
-    Some(Finding::warning("port", format!("no TCP: {why}; the unix socket works"), mend))
+    Some(Finding::warning("port", format!("no TCP: {why}; the unix socket works"), fix))
 }
 
 /// Servers that do not work, as the daemon sees them.
@@ -144,8 +144,8 @@ pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
         let name = suite["child"].as_str().unwrap_or("-");
         if matches!(suite["state"].as_str(), Some("failed" | "resting")) {
             let why = suite["lastError"].as_str().unwrap_or("failed");
-            let mend = format!("switchboard logs {name}; switchboard restart {name}");
-            return Some(Finding::error("server", format!("server `{name}` {why}"), mend));
+            let fix = format!("switchboard logs {name}; switchboard restart {name}");
+            return Some(Finding::error("server", format!("server `{name}` {why}"), fix));
         }
         let lines: u64 =
             list(&suite["children"]).iter().filter_map(|child| child["stdoutLines"].as_u64()).sum();

@@ -12,16 +12,16 @@ use crate::visible::Printable;
 use crate::watch::folder::Folder;
 
 /// How much of a file's end is read at most.
-const BLOCK: u64 = 4 * 1024 * 1024;
+const MAX_READ: u64 = 4 * 1024 * 1024;
 
-pub(super) struct Last {
+pub(super) struct FileTail {
     pub(super) lines: Vec<String>,
     /// The file, read to its end.
     pub(super) end: File,
 }
 
 /// The last `count` lines, partly from the rotated file if the current one is too short.
-pub(super) fn last(path: &Path, count: usize) -> io::Result<Last> {
+pub(super) fn last(path: &Path, count: usize) -> io::Result<FileTail> {
     let mut file = File::open(path)?;
     let mut lines = ending(&mut file)?;
     if lines.len() < count
@@ -32,7 +32,7 @@ pub(super) fn last(path: &Path, count: usize) -> io::Result<Last> {
         lines = all;
     }
     lines.drain(..lines.len().saturating_sub(count));
-    Ok(Last { lines, end: file })
+    Ok(FileTail { lines, end: file })
 }
 
 fn earlier(path: &Path) -> PathBuf {
@@ -44,11 +44,11 @@ fn earlier(path: &Path) -> PathBuf {
 /// The lines in the last `BLOCK` bytes; leaves the file at its end.
 fn ending(file: &mut File) -> io::Result<Vec<String>> {
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(BLOCK)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_READ)))?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    let cut = usize::from(length > BLOCK);
+    let cut = usize::from(length > MAX_READ);
     Ok(text.lines().skip(cut).map(ToOwned::to_owned).collect())
 }
 

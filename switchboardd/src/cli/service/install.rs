@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_wire::runtime_paths::private_folder;
 
 use super::systemd::{self, SERVICE, SOCKET, systemctl};
-use super::units::{self, Wanted};
+use super::units::{self, ServiceSpec};
 use super::{ServiceError, ServicePaths, ServiceReport, file_error, launchd};
 use crate::args::Args;
 use crate::daemon;
@@ -93,7 +93,7 @@ pub(super) async fn install(args: &Args, dry_run: bool) -> Result<ServiceReport,
         .map(std::path::absolute)
         .transpose()
         .map_err(file_error(Path::new("--config")))?;
-    let wanted = Wanted { program: program()?, config, socket: here.paths.socket.clone() };
+    let wanted = ServiceSpec { program: program()?, config, socket: here.paths.socket.clone() };
     let mut steps = InstallSteps::new(dry_run);
     if cfg!(target_os = "macos") {
         install_agent(&here, &wanted, &mut steps).await?;
@@ -105,12 +105,13 @@ pub(super) async fn install(args: &Args, dry_run: bool) -> Result<ServiceReport,
 
 async fn install_units(
     here: &ServicePaths,
-    wanted: &Wanted,
+    wanted: &ServiceSpec,
     steps: &mut InstallSteps,
 ) -> Result<(), ServiceError> {
     let (socket, service) = systemd::units().await.map_err(ServiceError::NoManager)?;
     let folder = systemd::folder(&here.home);
-    let is_packaged = |unit: &systemd::Unit| unit.file().is_some_and(|file| !file.starts_with(&folder));
+    let is_packaged =
+        |unit: &systemd::SystemdUnit| unit.file().is_some_and(|file| !file.starts_with(&folder));
     let (mut new_socket, mut new_service) = (false, false);
     if is_packaged(&socket) && is_packaged(&service) {
         steps.report.say(format!("the units are there, from a package: {}", socket.text("FragmentPath")));
@@ -144,7 +145,7 @@ async fn install_units(
 /// another daemon: it finds the old one, which drains, or the new socket.
 async fn hand_over(
     here: &ServicePaths,
-    service: &systemd::Unit,
+    service: &systemd::SystemdUnit,
     steps: &mut InstallSteps,
 ) -> Result<(), ServiceError> {
     let old = daemon::running(&here.paths).and_then(|told| u32::try_from(told["pid"].as_u64()?).ok());
@@ -168,7 +169,7 @@ async fn hand_over(
 
 async fn install_agent(
     here: &ServicePaths,
-    wanted: &Wanted,
+    wanted: &ServiceSpec,
     steps: &mut InstallSteps,
 ) -> Result<(), ServiceError> {
     let (name, text) = units::agent(wanted, &here.home);

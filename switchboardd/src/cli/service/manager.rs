@@ -60,7 +60,7 @@ impl ServiceManager {
 }
 
 /// Whether the unit listens on the socket that our shims use: another HOME may have another.
-fn is_ours(args: &Args, socket: &systemd::Unit) -> bool {
+fn is_ours(args: &Args, socket: &systemd::SystemdUnit) -> bool {
     let paths = daemon::home().map(|home| daemon::runtime_paths_in_use(args, &home));
     paths.is_ok_and(|paths| socket.listens_at(&paths.socket))
 }

@@ -9,11 +9,11 @@ pub(super) const SERVICE: &str = "switchboardd.service";
 
 /// Properties of one of our units.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Unit {
+pub(super) struct SystemdUnit {
     properties: HashMap<String, String>,
 }
 
-impl Unit {
+impl SystemdUnit {
     /// Parses one block of `show`. A property with several values has several lines.
     fn read(block: &str) -> Self {
         let mut properties: HashMap<String, String> = HashMap::new();
@@ -62,11 +62,11 @@ impl Unit {
 }
 
 /// Both units, in their current state. The error says why systemd cannot be asked.
-pub(super) async fn units() -> Result<(Unit, Unit), String> {
-    const SHOWN: &str =
+pub(super) async fn units() -> Result<(SystemdUnit, SystemdUnit), String> {
+    const SHOWN_PROPERTIES: &str =
         "LoadState,ActiveState,UnitFileState,FragmentPath,MainPID,StatusText,Listen,NeedDaemonReload";
-    let shown = systemctl(&["show", "--property", SHOWN, SOCKET, SERVICE]).await?;
-    let mut units = shown.split("\n\n").map(Unit::read);
+    let shown = systemctl(&["show", "--property", SHOWN_PROPERTIES, SOCKET, SERVICE]).await?;
+    let mut units = shown.split("\n\n").map(SystemdUnit::read);
     Ok((units.next().unwrap_or_default(), units.next().unwrap_or_default()))
 }
 
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_unit_is_read_from_what_systemctl_shows() {
-        let unit = Unit::read(
+        let unit = SystemdUnit::read(
             "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\nMainPID=0\nFragmentPath=/u/s.socket\n\
              Listen=/run/user/7/s=1 (Stream)\nListen=127.0.0.1:7420 (Stream)\n",
         );
@@ -136,7 +136,7 @@ mod tests {
         assert!(
             unit.listens_at(Path::new("/run/user/7/s=1")) && !unit.listens_at(Path::new("/run/user/7/s"))
         );
-        let nothing = Unit::read("LoadState=not-found\nActiveState=inactive\nUnitFileState=");
+        let nothing = SystemdUnit::read("LoadState=not-found\nActiveState=inactive\nUnitFileState=");
         assert!(!nothing.is_loaded() && !nothing.is_active() && !nothing.is_enabled());
     }
 }

@@ -7,13 +7,13 @@ const SOCKET: &str = include_str!("../../../units/switchboardd.socket");
 const AGENT: &str = include_str!("../../../units/dev.switchboard.switchboardd.plist");
 
 /// Marks files that we may replace and delete.
-const MARK: &str = "Written by `switchboard service install`";
-const PACKAGED: &str = "/usr/bin/switchboardd";
-const LISTENS: &str = "%t/switchboard/switchboard.sock";
+const HEADER_LINE: &str = "Written by `switchboard service install`";
+const PACKAGED_PROGRAM: &str = "/usr/bin/switchboardd";
+const SOCKET_SPECIFIER: &str = "%t/switchboard/switchboard.sock";
 
 /// What the service runs, and its socket.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ServiceSpec {
     pub(super) program: PathBuf,
     pub(super) config: Option<PathBuf>,
     pub(super) socket: PathBuf,
@@ -21,31 +21,35 @@ pub(super) struct Wanted {
 
 /// Whether `install` wrote this text.
 pub(super) fn is_ours(text: &str) -> bool {
-    text.lines().take(3).any(|line| line.contains(MARK))
+    text.lines().take(3).any(|line| line.contains(HEADER_LINE))
 }
 
 fn mark(open: &str, close: &str) -> String {
-    format!("{open}{MARK} {}; `switchboard service remove` deletes it.{close}\n", env!("CARGO_PKG_VERSION"))
+    format!(
+        "{open}{HEADER_LINE} {}; `switchboard service remove` deletes it.{close}\n",
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 /// Name and text of the service unit.
-pub(super) fn service(wanted: &Wanted) -> (&'static str, String) {
+pub(super) fn service(wanted: &ServiceSpec) -> (&'static str, String) {
     let mut command = vec![quoted(&wanted.program)];
     if let Some(config) = &wanted.config {
         command.extend(["--config".to_owned(), quoted(config)]);
     }
-    let text = SERVICE.replace(&format!("ExecStart={PACKAGED}"), &format!("ExecStart={}", command.join(" ")));
+    let text = SERVICE
+        .replace(&format!("ExecStart={PACKAGED_PROGRAM}"), &format!("ExecStart={}", command.join(" ")));
     ("switchboardd.service", mark("# ", "") + &text)
 }
 
-pub(super) fn socket(wanted: &Wanted) -> (&'static str, String) {
+pub(super) fn socket(wanted: &ServiceSpec) -> (&'static str, String) {
     let path = wanted.socket.display().to_string().replace('%', "%%");
-    let text = SOCKET.replace(&format!("ListenStream={LISTENS}"), &format!("ListenStream={path}"));
+    let text = SOCKET.replace(&format!("ListenStream={SOCKET_SPECIFIER}"), &format!("ListenStream={path}"));
     ("switchboardd.socket", mark("# ", "") + &text)
 }
 
 /// Name and text of the launch agent's property list.
-pub(super) fn agent(wanted: &Wanted, home: &Path) -> (&'static str, String) {
+pub(super) fn agent(wanted: &ServiceSpec, home: &Path) -> (&'static str, String) {
     let escaped = |path: &Path| {
         let text = path.display().to_string();
         text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
@@ -74,8 +78,8 @@ fn quoted(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn wanted(program: &str) -> Wanted {
-        Wanted {
+    fn wanted(program: &str) -> ServiceSpec {
+        ServiceSpec {
             program: program.into(),
             config: Some("/home/me/a & b.json".into()),
             socket: "/run/user/7/switchboard/switchboard.sock".into(),

@@ -8,24 +8,24 @@ use crate::event_loop::run_blocking;
 use crate::metrics::series::Histogram;
 use crate::metrics::text::{Labels, MetricType};
 use crate::metrics_export::{MetricSink, export};
-use crate::telemetry::message::{Field, Value, attribute, field, message};
+use crate::telemetry::message::{Field, FieldValue, attribute, field, message};
 use crate::telemetry::spans::{nanos, scope};
 
 /// All counts start with the daemon.
 const CUMULATIVE: u32 = 2;
 
 pub(super) struct OtlpMetrics {
-    resource: Value,
+    resource: FieldValue,
     started: SystemTime,
 }
 
 impl OtlpMetrics {
-    pub(super) fn new(resource: Value) -> Self {
+    pub(super) fn new(resource: FieldValue) -> Self {
         Self { resource, started: SystemTime::now() }
     }
 
     /// The body of a request to `/v1/metrics`.
-    pub(super) async fn request(&self, daemon: &Arc<Daemon>) -> Value {
+    pub(super) async fn request(&self, daemon: &Arc<Daemon>) -> FieldValue {
         let memory_usage = daemon.services.budget.measure_memory().await;
         let now = collect_gauges(daemon, &memory_usage);
         let mut batch = MetricBatch::new(self.started, SystemTime::now());
@@ -41,36 +41,36 @@ impl OtlpMetrics {
 
 struct MetricBatch {
     times: [Field; 2],
-    families: Vec<Family>,
+    families: Vec<MetricFamily>,
 }
 
-struct Family {
+struct MetricFamily {
     name: String,
     unit: &'static str,
     help: &'static str,
     sort: MetricType,
-    points: Vec<Value>,
+    points: Vec<FieldValue>,
 }
 
 impl MetricBatch {
     fn new(started: SystemTime, now: SystemTime) -> Self {
         let times = [
-            field(2, "startTimeUnixNano", Value::Fixed64(nanos(started))),
-            field(3, "timeUnixNano", Value::Fixed64(nanos(now))),
+            field(2, "startTimeUnixNano", FieldValue::Fixed64(nanos(started))),
+            field(3, "timeUnixNano", FieldValue::Fixed64(nanos(now))),
         ];
         Self { times, families: Vec::new() }
     }
 
-    fn request(self, resource: &Value) -> Value {
+    fn request(self, resource: &FieldValue) -> FieldValue {
         let metrics =
-            self.families.into_iter().filter(|family| !family.points.is_empty()).map(Family::written);
-        let metrics = Value::List(metrics.collect());
+            self.families.into_iter().filter(|family| !family.points.is_empty()).map(MetricFamily::written);
+        let metrics = FieldValue::List(metrics.collect());
         let scope = message([field(1, "scope", scope()), field(2, "metrics", metrics)]);
         let of_resource = message([
             field(1, "resource", resource.clone()),
-            field(2, "scopeMetrics", Value::List(vec![scope])),
+            field(2, "scopeMetrics", FieldValue::List(vec![scope])),
         ]);
-        message([field(1, "resourceMetrics", Value::List(vec![of_resource]))])
+        message([field(1, "resourceMetrics", FieldValue::List(vec![of_resource]))])
     }
 
     fn push(&mut self, fields: Vec<Field>) {
@@ -84,42 +84,44 @@ impl MetricBatch {
 impl MetricSink for MetricBatch {
     fn family(&mut self, name: &'static str, sort: MetricType, help: &'static str) {
         let (name, unit) = named(name);
-        self.families.push(Family { name, unit, help, sort, points: Vec::new() });
+        self.families.push(MetricFamily { name, unit, help, sort, points: Vec::new() });
     }
 
     fn sample(&mut self, labels: Labels<'_>, value: f64) {
         self.push(vec![
-            field(4, "asDouble", Value::Double(value)),
+            field(4, "asDouble", FieldValue::Double(value)),
             field(7, "attributes", attributes(labels)),
         ]);
     }
 
     fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) {
         self.push(vec![
-            field(4, "count", Value::Fixed64(histogram.count())),
-            field(5, "sum", Value::Double(histogram.sum.as_secs_f64())),
-            field(6, "bucketCounts", Value::Fixed64s(histogram.buckets.to_vec())),
-            field(7, "explicitBounds", Value::Doubles(histogram.bounds.to_vec())),
+            field(4, "count", FieldValue::Fixed64(histogram.count())),
+            field(5, "sum", FieldValue::Double(histogram.sum.as_secs_f64())),
+            field(6, "bucketCounts", FieldValue::Fixed64s(histogram.buckets.to_vec())),
+            field(7, "explicitBounds", FieldValue::Doubles(histogram.bounds.to_vec())),
             field(9, "attributes", attributes(labels)),
         ]);
     }
 }
 
-impl Family {
-    fn written(self) -> Value {
-        let points = field(1, "dataPoints", Value::List(self.points));
-        let temporality = || field(2, "aggregationTemporality", Value::Small(CUMULATIVE));
+impl MetricFamily {
+    fn written(self) -> FieldValue {
+        let points = field(1, "dataPoints", FieldValue::List(self.points));
+        let temporality = || field(2, "aggregationTemporality", FieldValue::Small(CUMULATIVE));
         let points = match self.sort {
             MetricType::Gauge => field(5, "gauge", message([points])),
-            MetricType::Counter => {
-                field(7, "sum", message([points, temporality(), field(3, "isMonotonic", Value::Bool(true))]))
-            }
+            MetricType::Counter => field(
+                7,
+                "sum",
+                message([points, temporality(), field(3, "isMonotonic", FieldValue::Bool(true))]),
+            ),
             MetricType::Histogram => field(9, "histogram", message([points, temporality()])),
         };
         message([
-            field(1, "name", Value::Text(self.name)),
-            field(2, "description", Value::Text(self.help.to_owned())),
-            field(3, "unit", Value::Text(self.unit.to_owned())),
+            field(1, "name", FieldValue::Text(self.name)),
+            field(2, "description", FieldValue::Text(self.help.to_owned())),
+            field(3, "unit", FieldValue::Text(self.unit.to_owned())),
             points,
         ])
     }
@@ -142,7 +144,7 @@ fn named(name: &str) -> (String, &'static str) {
     (name.replacen('_', ".", dots), unit)
 }
 
-fn attributes(labels: Labels<'_>) -> Value {
+fn attributes(labels: Labels<'_>) -> FieldValue {
     let known = |name: &'static str| match name {
         "mcp_method_name" => "mcp.method.name",
         "gen_ai_tool_name" => "gen_ai.tool.name",
@@ -151,7 +153,7 @@ fn attributes(labels: Labels<'_>) -> Value {
         name => name,
     };
     let labels = labels.iter().filter(|(_, value)| !value.is_empty());
-    Value::List(labels.map(|(name, value)| attribute(known(name), value)).collect())
+    FieldValue::List(labels.map(|(name, value)| attribute(known(name), value)).collect())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use jsonc_parser::ast::{Object, ObjectProp, Value};
 use jsonc_parser::common::Ranged;
 
 use super::super::tree::{Tree, quoted};
-use super::super::{KEY, Refusal};
+use super::super::{HostFileError, KEY};
 use super::{member, object, root};
 
 /// Adds `name` to the object at `path`, creating missing objects. Also returns how many keys of the path
@@ -14,7 +14,7 @@ pub(in super::super) fn insert(
     path: &[&str],
     name: &str,
     value: &Tree,
-) -> Result<(String, usize), Refusal> {
+) -> Result<(String, usize), HostFileError> {
     let nest = |keys: &[&str]| {
         let inner = Tree::Object(vec![(name.to_owned(), value.clone())]);
         keys.iter().rev().fold(inner, |inner, key| Tree::Object(vec![((*key).to_owned(), inner)]))
@@ -47,7 +47,7 @@ pub(in super::super) fn remove(
     path: &[&str],
     name: &str,
     there_before: usize,
-) -> Result<Option<String>, Refusal> {
+) -> Result<Option<String>, HostFileError> {
     let Some(whole) = root(text)? else { return Ok(None) };
     let mut chain = vec![&whole];
     for key in path {
@@ -72,7 +72,7 @@ pub(in super::super) fn raw<'t>(
     text: &'t str,
     path: &[&str],
     name: &str,
-) -> Result<Option<&'t str>, Refusal> {
+) -> Result<Option<&'t str>, HostFileError> {
     let Some(whole) = root(text)? else { return Ok(None) };
     let mut here = &whole;
     for key in path {
@@ -86,7 +86,11 @@ pub(in super::super) fn raw<'t>(
 }
 
 /// Changes the shim that our entry starts, and nothing else.
-pub(in super::super) fn point(text: &str, key: &str, shim: &str) -> Result<Option<String>, Refusal> {
+pub(in super::super) fn set_command(
+    text: &str,
+    key: &str,
+    shim: &str,
+) -> Result<Option<String>, HostFileError> {
     let Some(whole) = root(text)? else { return Ok(None) };
     let Some(servers) = member(text, &whole, key)? else { return Ok(None) };
     let Some(ours) = member(text, object(text, servers)?, KEY)? else { return Ok(None) };

@@ -4,11 +4,11 @@
 use toml_edit::{Document, Item, Table};
 
 use super::super::tree::{Tree, quoted};
-use super::super::{KEY, Refusal};
-use super::{SERVERS, parse, plain};
+use super::super::{HostFileError, KEY};
+use super::{SERVERS, parse, to_value};
 
 /// Appends `[mcp_servers.NAME]`.
-pub(in super::super) fn insert(text: &str, name: &str, value: &Tree) -> Result<String, Refusal> {
+pub(in super::super) fn insert(text: &str, name: &str, value: &Tree) -> Result<String, HostFileError> {
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let body = match value {
         Tree::Raw(raw) => raw.clone(),
@@ -16,7 +16,7 @@ pub(in super::super) fn insert(text: &str, name: &str, value: &Tree) -> Result<S
             let lines = members.iter().map(|(name, value)| format!("{newline}{name} = {}", rendered(value)));
             format!("[{SERVERS}.{}]{}", key(name), lines.collect::<String>())
         }
-        _ => return Err(Refusal::new("no table")),
+        _ => return Err(HostFileError::new("no table")),
     };
     let after = if text.trim().is_empty() {
         format!("{text}{body}{newline}")
@@ -30,10 +30,11 @@ pub(in super::super) fn insert(text: &str, name: &str, value: &Tree) -> Result<S
 }
 
 /// Removes a server's tables and also returns their text; `None` if there are none.
-pub(in super::super) fn remove(text: &str, name: &str) -> Result<Option<(String, String)>, Refusal> {
+pub(in super::super) fn remove(text: &str, name: &str) -> Result<Option<(String, String)>, HostFileError> {
     let document = parse(text)?;
     let Some(server) = document.get(SERVERS).and_then(|servers| servers.get(name)) else { return Ok(None) };
-    let by_hand = || Refusal::new(format!("`{SERVERS}.{name}` is no table of its own; take it out by hand"));
+    let by_hand =
+        || HostFileError::new(format!("`{SERVERS}.{name}` is no table of its own; take it out by hand"));
     let mut all = Vec::new();
     headers(document.as_table(), &mut all);
     all.sort_unstable();
@@ -56,7 +57,7 @@ pub(in super::super) fn remove(text: &str, name: &str) -> Result<Option<(String,
 }
 
 /// Changes the shim that our table starts, and nothing else.
-pub(in super::super) fn point(text: &str, shim: &str) -> Result<Option<String>, Refusal> {
+pub(in super::super) fn set_command(text: &str, shim: &str) -> Result<Option<String>, HostFileError> {
     let document = parse(text)?;
     let command =
         document.get(SERVERS).and_then(|servers| servers.get(KEY)).and_then(|ours| ours.get("command"));
@@ -66,7 +67,7 @@ pub(in super::super) fn point(text: &str, shim: &str) -> Result<Option<String>, 
     Ok(Some(after))
 }
 
-fn without_ours(text: &str) -> Result<String, Refusal> {
+fn without_ours(text: &str) -> Result<String, HostFileError> {
     Ok(remove(text, KEY)?.map_or_else(|| text.to_owned(), |(rest, _)| rest))
 }
 
@@ -122,9 +123,10 @@ fn headers_of(item: &Item, found: &mut Vec<usize>) {
 }
 
 /// Checks that `longer` equals `shorter` plus this server.
-fn verify(shorter: &str, longer: &str, name: &str) -> Result<(), Refusal> {
-    let by_hand = || Refusal::new(format!("`{SERVERS}` is written in a way that is better changed by hand"));
-    let read = |text: &str| Document::parse(text.to_owned()).map(|document| plain(document.as_item()));
+fn verify(shorter: &str, longer: &str, name: &str) -> Result<(), HostFileError> {
+    let by_hand =
+        || HostFileError::new(format!("`{SERVERS}` is written in a way that is better changed by hand"));
+    let read = |text: &str| Document::parse(text.to_owned()).map(|document| to_value(document.as_item()));
     let (shorter, mut longer) = (read(shorter).map_err(|_| by_hand())?, read(longer).map_err(|_| by_hand())?);
     let had = longer[SERVERS].as_object_mut().and_then(|servers| servers.remove(name));
     let is_same = |one: &serde_json::Value, other: &serde_json::Value| {

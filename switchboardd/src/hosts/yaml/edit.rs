@@ -5,14 +5,14 @@ use saphyr::{MarkedYaml, YamlData};
 use serde_json::Value;
 
 use super::super::tree::{Tree, quoted};
-use super::super::{KEY, Refusal};
-use super::{SERVERS, is_null, member, parse, plain, text_of};
+use super::super::{HostFileError, KEY};
+use super::{SERVERS, is_null, member, parse, text_of, to_value};
 
 /// The members that Continue requires in a new file.
 const HEAD: [&str; 3] = ["name: Local Config", "version: 1.0.0", "schema: v1"];
 
 /// Adds our item to the list. Also returns whether the list existed before.
-pub(in super::super) fn insert(text: &str, value: &Tree) -> Result<(String, bool), Refusal> {
+pub(in super::super) fn insert(text: &str, value: &Tree) -> Result<(String, bool), HostFileError> {
     insert_named(text, KEY, value)
 }
 
@@ -26,14 +26,14 @@ pub(in super::super) fn insert_named(
     text: &str,
     name: &str,
     value: &Tree,
-) -> Result<(String, bool), Refusal> {
+) -> Result<(String, bool), HostFileError> {
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let documents = parse(text)?;
     let root = match documents.as_slice() {
         [] => None,
         [one] if is_null(one) => None,
         [one] => Some(one),
-        _ => return Err(Refusal::new("holds more than one document")),
+        _ => return Err(HostFileError::new("holds more than one document")),
     };
     let joined = |lines: Vec<String>| lines.join(newline);
     let Some(root) = root else {
@@ -88,7 +88,7 @@ pub(in super::super) fn remove(
     text: &str,
     name: &str,
     was_there: bool,
-) -> Result<Option<(String, String)>, Refusal> {
+) -> Result<Option<(String, String)>, HostFileError> {
     let documents = parse(text)?;
     let Some(root) = documents.first() else { return Ok(None) };
     let Some((key, list)) = list(root)? else { return Ok(None) };
@@ -101,7 +101,8 @@ pub(in super::super) fn remove(
     }
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let dash = |item: &MarkedYaml<'_>| Some(dash(text, item)?.0);
-    let by_hand = || Refusal::new(format!("`{name}` is written in a way that is better taken out by hand"));
+    let by_hand =
+        || HostFileError::new(format!("`{name}` is written in a way that is better taken out by hand"));
     let first = dash(&items[at]).ok_or_else(by_hand)?;
     let next = match items.get(at + 1) {
         Some(next) => dash(next).ok_or_else(by_hand)?,
@@ -132,7 +133,7 @@ pub(in super::super) fn remove(
 }
 
 /// Changes the shim that our item starts, and nothing else.
-pub(in super::super) fn point(text: &str, shim: &str) -> Result<Option<String>, Refusal> {
+pub(in super::super) fn set_command(text: &str, shim: &str) -> Result<Option<String>, HostFileError> {
     let documents = parse(text)?;
     let Some(list) = documents.first().and_then(|root| member(root, SERVERS)) else { return Ok(None) };
     let ours = list.data.as_sequence().into_iter().flatten();
@@ -144,29 +145,32 @@ pub(in super::super) fn point(text: &str, shim: &str) -> Result<Option<String>, 
     let same = |text: &str| remove(text, KEY, true).map(|found| found.map(|(rest, _)| rest));
     match same(text)? == same(&after)? {
         true => Ok(Some(after)),
-        false => Err(Refusal::new(format!("`{KEY}` is written in a way that is better changed by hand"))),
+        false => {
+            Err(HostFileError::new(format!("`{KEY}` is written in a way that is better changed by hand")))
+        }
     }
 }
 
 /// The key and its list.
 fn list<'n, 't>(
     root: &'n MarkedYaml<'t>,
-) -> Result<Option<(&'n MarkedYaml<'t>, &'n MarkedYaml<'t>)>, Refusal> {
-    let YamlData::Mapping(members) = &root.data else { return Err(Refusal::new("must be a mapping")) };
+) -> Result<Option<(&'n MarkedYaml<'t>, &'n MarkedYaml<'t>)>, HostFileError> {
+    let YamlData::Mapping(members) = &root.data else { return Err(HostFileError::new("must be a mapping")) };
     let Some((key, list)) = members.iter().find(|(key, _)| text_of(key) == Some(SERVERS)) else {
         return Ok(None);
     };
     match &list.data {
         YamlData::Sequence(_) => Ok(Some((key, list))),
         _ if is_null(list) => Ok(Some((key, list))),
-        _ => Err(Refusal::new(format!("`{SERVERS}` must be a list"))),
+        _ => Err(HostFileError::new(format!("`{SERVERS}` must be a list"))),
     }
 }
 
 /// Removes an item from a list in brackets, if it is written as we write it.
-fn remove_flow(text: &str, start: usize, name: &str) -> Result<Option<(String, String)>, Refusal> {
+fn remove_flow(text: &str, start: usize, name: &str) -> Result<Option<(String, String)>, HostFileError> {
     let begin = format!("{{name: {name}, ");
-    let by_hand = || Refusal::new(format!("`{name}` is written in a way that is better taken out by hand"));
+    let by_hand =
+        || HostFileError::new(format!("`{name}` is written in a way that is better taken out by hand"));
     let at = start + text[start..].find(&begin).ok_or_else(by_hand)?;
     let mut end = at + text[at..].find('}').ok_or_else(by_hand)? + 1;
     let taken = text[at..end].to_owned();
@@ -196,13 +200,14 @@ fn behind(root: &MarkedYaml<'_>, key: &MarkedYaml<'_>, end: usize) -> usize {
 }
 
 /// Checks that `longer` equals `shorter` plus this server.
-fn verify(shorter: &str, longer: &str, name: &str) -> Result<(), Refusal> {
-    let by_hand = || Refusal::new(format!("`{SERVERS}` is written in a way that is better changed by hand"));
-    let read = |text: &str| -> Result<(Value, Vec<Value>), Refusal> {
+fn verify(shorter: &str, longer: &str, name: &str) -> Result<(), HostFileError> {
+    let by_hand =
+        || HostFileError::new(format!("`{SERVERS}` is written in a way that is better changed by hand"));
+    let read = |text: &str| -> Result<(Value, Vec<Value>), HostFileError> {
         let documents = parse(text).map_err(|_| by_hand())?;
         let mut value = match documents.as_slice() {
             [] => Value::Null,
-            [one] => plain(one),
+            [one] => to_value(one),
             _ => return Err(by_hand()),
         };
         let list = value.as_object_mut().and_then(|members| members.remove(SERVERS)).unwrap_or_default();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::Catalog;
 use crate::http::auth::Access;
-use crate::http::discovery::described;
+use crate::http::discovery::suite_json;
 use crate::http::errors::json_response;
 use crate::time::utc;
 
@@ -17,7 +17,7 @@ const LINES: usize = 20;
 
 pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {
     let suite = &catalog.suites[*at];
-    let mut body = described(suite, Access::Full);
+    let mut body = suite_json(suite, Access::Full);
     let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     body["timeouts"] = json!({
         "childSpawnMs": millis(suite.limits.spawn),
@@ -32,11 +32,11 @@ pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {
     body["exits"] = past.collect::<Vec<Value>>().into();
     let lines = pool.map(|pool| pool.stderr_lines(0)).unwrap_or_default();
     let lines = &lines[lines.len().saturating_sub(LINES)..];
-    body["stderr"] = lines.iter().map(super::logs::told).collect::<Vec<_>>().into();
+    body["stderr"] = lines.iter().map(super::logs::line_json).collect::<Vec<_>>().into();
     if let Some(server_info) = suite.server_info() {
         let server: Value = serde_json::from_str(server_info.server.get()).unwrap_or_default();
         body["speaks"] = json!({
-            "era": server_info.era().word(),
+            "era": server_info.era().as_str(),
             "revision": server_info.revision,
             "name": server["name"],
             "version": server["version"],

@@ -26,8 +26,8 @@ pub(super) async fn done(place: &SuiteInCatalog) -> Result<Response, HttpError> 
     let (login, child) = login_of(place).await?;
     let attempt =
         login.latest().await.ok_or_else(|| HttpError::BadRequest("no login was begun".to_owned()))?;
-    attempt.done().await.map_err(|why| refused(&child, &format!("could not be logged in to: {why}")))?;
-    Ok(json_response(StatusCode::OK, json!({ "child": child, "kept": login.place().await }).to_string()))
+    attempt.wait_done().await.map_err(|why| refused(&child, &format!("could not be logged in to: {why}")))?;
+    Ok(json_response(StatusCode::OK, json!({ "child": child, "kept": login.location().await }).to_string()))
 }
 
 pub(super) async fn end(place: &SuiteInCatalog) -> Result<Response, HttpError> {

@@ -19,7 +19,7 @@ use crate::time::utc;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// One line. `stream` is set if it came from stdout.
-pub(super) fn told(line: &child::StderrLine) -> Value {
+pub(super) fn line_json(line: &child::StderrLine) -> Value {
     let mut told = json!({ "at": utc(line.at), "text": line.text });
     if line.stdout {
         told["stream"] = "stdout".into();
@@ -56,7 +56,7 @@ pub(super) async fn answer(
         }
     };
     let next = lines.last().map_or(after, |line| line.number);
-    let lines: Vec<_> = lines.iter().map(told).collect();
+    let lines: Vec<_> = lines.iter().map(line_json).collect();
     let answer = json!({
         "suite": suite.name,
         "server": suite.child_name(),

@@ -17,7 +17,7 @@ use crate::value_resolver::NotLaunchable;
 use crate::workspace::Workspace;
 
 /// Maximum length of a pending definition's summary, in characters.
-const WAITING_SHOWN: usize = 600;
+const MAX_SHOWN_COMMAND: usize = 600;
 
 /// A workspace with its own suites, without the user's.
 pub(super) fn workspace_state(
@@ -42,7 +42,7 @@ pub(super) fn workspace_state(
     })
 }
 
-pub(in crate::http) fn described(suite: &Suite, access: Access) -> Value {
+pub(in crate::http) fn suite_json(suite: &Suite, access: Access) -> Value {
     let state = match suite.pool.as_ref().map(|pool| pool.status()) {
         None if suite.is_held() => "held",
         None | Some(PoolStatus::Misconfigured) => "misconfigured",
@@ -62,7 +62,7 @@ pub(in crate::http) fn described(suite: &Suite, access: Access) -> Value {
     body["line"] = json!(suite.definition.at.map(|(line, _)| line));
     if let Some(waiting) = suite.pending() {
         // A version that the user has not allowed yet: show what it would run.
-        body["waiting"] = json!(summary(&mentioned(waiting), WAITING_SHOWN));
+        body["waiting"] = json!(summary(&mentioned(waiting), MAX_SHOWN_COMMAND));
     }
     if suite.is_held() {
         return body;
@@ -82,11 +82,11 @@ pub(in crate::http) fn described(suite: &Suite, access: Access) -> Value {
         body["lastErrorAgeMs"] =
             json!(pool.last_bad_ending().filter(|_| !body["lastError"].is_null()).map(|past| past.age_ms()));
         body["pool"] = json!({
-            "scope": settings.scope.word(),
+            "scope": settings.scope.as_str(),
             "warm": settings.warm,
             "max": settings.max,
             "idleMs": u64::try_from(settings.idle.as_millis()).unwrap_or(u64::MAX),
-            "starts": pool.starts(),
+            "starts": pool.start_count(),
         });
         body["children"] = pool.members().iter().map(|member| member_state(member)).collect();
     }
@@ -110,14 +110,14 @@ fn member_state(child: &Member) -> Value {
     json!({
         // `null` for a remote child.
         "pid": child.process(),
-        "ageMs": millis(child.born()),
+        "ageMs": millis(child.started_at()),
         "idleMs": if child.is_idle() { millis(child.last_used()) } else { 0 },
         "inFlight": child.in_flight(),
         "ownedBySession": child.is_owned(),
-        "era": child.era().word(),
+        "era": child.era().as_str(),
         "revision": child.server_info().revision,
         "tools": child.known_tools().map(|list| list.tools.len()),
-        "skippedLines": child.noise(),
+        "skippedLines": child.noise_count(),
         "stdoutLines": child.stderr().stdout_lines(),
     })
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::daemon_state::Daemon;
-use crate::http::discovery::everything;
+use crate::http::discovery::full_status;
 use crate::http::stream::streaming;
 use crate::page_access::StatusFeed;
 use crate::reload::Reloader;
@@ -28,13 +28,13 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Maximum life of a feed; then the page must reconnect with a bearer that is still valid.
 const MAX_FEED_TIME: Duration = Duration::from_secs(60 * 60);
 /// Updates buffered for a slow reader; newer ones wait until it has read this one.
-const PIECES: usize = 1;
+const QUEUE_LEN: usize = 1;
 
 /// Tells the page that the daemon is shutting down, so that it does not report a broken connection.
-const GONE: &[u8] = b"event: gone\ndata: {}\n\n";
+const GONE_EVENT: &[u8] = b"event: gone\ndata: {}\n\n";
 
 pub(super) fn response(daemon: Arc<Daemon>, reloader: Arc<Reloader>, feed: StatusFeed) -> Response {
-    let (out, pieces) = mpsc::channel(PIECES);
+    let (out, pieces) = mpsc::channel(QUEUE_LEN);
     tokio::spawn(pump(daemon, reloader, feed, out));
     streaming(pieces)
 }
@@ -46,7 +46,7 @@ async fn pump(daemon: Arc<Daemon>, reloader: Arc<Reloader>, feed: StatusFeed, ou
         () = out.closed() => {}
         () = tokio::time::sleep(MAX_FEED_TIME) => {}
         _ = daemon.wait_for_drain() => {
-            let _ = out.try_send(Bytes::from_static(GONE));
+            let _ = out.try_send(Bytes::from_static(GONE_EVENT));
         }
     }
 }
@@ -59,7 +59,7 @@ async fn write(daemon: &Daemon, reloader: &Reloader, feed: &StatusFeed, out: &mp
         let memory_usage = daemon.services.budget.measure_memory().await;
         // Later changes go into the next update.
         status_changed.mark_unchanged();
-        let status = || everything(daemon, reloader, &memory_usage);
+        let status = || full_status(daemon, reloader, &memory_usage);
         let body = feed.latest(share, || format!("event: status\ndata: {}\n\n", status()));
         if out.send(body).await.is_err() {
             return;

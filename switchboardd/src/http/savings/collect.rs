@@ -18,12 +18,12 @@ use crate::session::Session;
 use crate::suite::Suite;
 
 /// Where the row of a suite is, by the file and the name of its definition.
-type SuitePlaces = HashMap<(PathBuf, String), usize>;
+type SuiteRowIndex = HashMap<(PathBuf, String), usize>;
 
 /// Reads manifests and `/proc`, so it must not run on the event loop.
 pub(super) fn collect(daemon: &Daemon) -> SavingsSnapshot {
     let mut all = SavingsSnapshot { daemon: proportional(std::process::id()), ..SavingsSnapshot::default() };
-    let mut places = SuitePlaces::new();
+    let mut places = SuiteRowIndex::new();
     let catalogs = std::iter::once((None, daemon.catalog()))
         .chain(daemon.workspaces.all().into_iter().map(|known| (known.root.clone(), known.catalog())));
     for (root, catalog) in catalogs {
@@ -54,7 +54,7 @@ fn session_row(all: &SavingsSnapshot, session: &Session) -> SessionRow {
     }
 }
 
-fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog, places: &mut SuitePlaces) {
+fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog, places: &mut SuiteRowIndex) {
     let mut suites = Vec::new();
     for suite in &catalog.suites {
         let which = (suite.definition.file.clone(), suite.definition.name.clone());

@@ -20,18 +20,18 @@ use crate::http::errors::json_response;
 use crate::mailbox::{Mailbox, MessageKind};
 use crate::metrics::series::EntryPoint;
 use crate::session::{AbortReason, Session, Streams};
-use crate::telemetry::trace::Context;
+use crate::telemetry::trace::SpanContext;
 
 /// A lone answer that is ready within this time is sent as JSON instead of a stream.
 pub(super) const JSON_WINDOW: Duration = Duration::from_millis(250);
 
 /// The requests of one POST.
-pub(super) struct Posted {
+pub(super) struct PostedRequests {
     pub(super) requests: Vec<Bytes>,
     /// Of a batch: the answers to what must not be in one. `None` for a request by itself.
     pub(super) refused: Option<Vec<Vec<u8>>>,
     /// The span that the headers name.
-    pub(super) parent: Option<Context>,
+    pub(super) parent: Option<SpanContext>,
 }
 
 /// Runs the requests. Answers with JSON if all answers arrive within `JSON_WINDOW` and nothing else does,
@@ -41,9 +41,9 @@ pub(super) async fn answer(
     face: Face,
     session: &Arc<Session>,
     streams: &Arc<Streams>,
-    posted: Posted,
+    posted: PostedRequests,
 ) -> Response {
-    let Posted { requests, refused, parent } = posted;
+    let PostedRequests { requests, refused, parent } = posted;
     let stream = streams.open();
     let caller = session.caller.on_stream(stream.mailbox.clone());
     let closing = CloseOnDrop(stream.mailbox.clone());
@@ -109,7 +109,7 @@ pub(super) struct CallOrigin {
     pub(super) face: Face,
     pub(super) session: Arc<Session>,
     pub(super) caller: Arc<Caller>,
-    pub(super) parent: Option<Context>,
+    pub(super) parent: Option<SpanContext>,
 }
 
 impl CallOrigin {

@@ -14,9 +14,9 @@ use crate::http::stream::streaming;
 use crate::mailbox::Mailbox;
 use crate::session::{EventId, ReadGuard};
 
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Chunks buffered for a connection; further messages wait in the mailbox, which has limits of its own.
-const PIECES: usize = 4;
+const QUEUE_LEN: usize = 4;
 
 /// Where a host starts to read a stream.
 #[derive(Debug, Clone, Copy)]
@@ -29,14 +29,14 @@ pub(super) struct StreamStart {
 
 /// Response with a stream that the host can resume.
 pub(super) fn response(daemon: &Arc<Daemon>, reading: ReadGuard, start: StreamStart) -> Response {
-    let (out, pieces) = mpsc::channel(PIECES);
+    let (out, pieces) = mpsc::channel(QUEUE_LEN);
     tokio::spawn(pump(daemon.clone(), reading, start, out));
     streaming(pieces)
 }
 
 /// Response with the stream of one call; the call is cancelled when the connection closes.
 pub(super) fn of_call(mailbox: Arc<Mailbox>, call: JoinSet<()>) -> Response {
-    let (out, pieces) = mpsc::channel(PIECES);
+    let (out, pieces) = mpsc::channel(QUEUE_LEN);
     tokio::spawn(async move {
         let _call = call;
         tokio::select! {
@@ -63,7 +63,7 @@ async fn pump(daemon: Arc<Daemon>, reading: ReadGuard, start: StreamStart, out: 
         biased;
         done = write => done,
         () = out.closed() => None,
-        () = reading.overtaken() => None,
+        () = reading.wait_replaced() => None,
         _ = phase.wait_for(|phase| matches!(phase, Phase::Leaving(_))) => None,
     };
 }
@@ -78,13 +78,13 @@ async fn write(
 ) -> Option<()> {
     loop {
         let arrival = mailbox.wait_for_message();
-        let letters = mailbox.after(at);
+        let letters = mailbox.peek_after(at);
         if letters.is_empty() {
             if mailbox.is_closed() {
                 return None;
             }
-            if tokio::time::timeout(KEEP_ALIVE, arrival).await.is_err() {
-                out.send(Bytes::from_static(sse::KEEP_ALIVE)).await.ok()?;
+            if tokio::time::timeout(KEEP_ALIVE_INTERVAL, arrival).await.is_err() {
+                out.send(Bytes::from_static(sse::KEEP_ALIVE_COMMENT)).await.ok()?;
             }
             continue;
         }
@@ -94,6 +94,6 @@ async fn write(
             at = number;
         }
         out.send(piece.into()).await.ok()?;
-        mailbox.sent(at, keep);
+        mailbox.mark_sent(at, keep);
     }
 }

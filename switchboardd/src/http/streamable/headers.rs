@@ -57,14 +57,14 @@ pub(super) fn check_arguments(
         let header = format!("{}{}", header_names::PARAM_PREFIX, header_param.header);
         let given = value(headers, &header)?;
         let body = header_param.value(arguments);
-        if !is_said(given.as_deref(), body) {
+        if !matches_body(given.as_deref(), body) {
             return Err(differs(&header, given.as_deref(), body.map(Raw::get)));
         }
     }
     Ok(())
 }
 
-fn is_said(given: Option<&str>, body: Option<Raw<'_>>) -> bool {
+fn matches_body(given: Option<&str>, body: Option<Raw<'_>>) -> bool {
     let (given, body) = match (given, body) {
         (None, None) => return true,
         (Some(given), Some(body)) => (given, body),

@@ -12,7 +12,7 @@ use switchboard_wire::batch as wire_batch;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message, Outcome, string};
 use switchboard_wire::raw::Raw;
 
-use super::calls::{self, Posted};
+use super::calls::{self, PostedRequests};
 use super::classify::VERSION;
 use super::events::{self, StreamStart};
 use crate::daemon_state::Daemon;
@@ -32,13 +32,13 @@ const SESSION: HeaderName = HeaderName::from_static(header_names::SESSION_ID);
 const LAST_EVENT: HeaderName = HeaderName::from_static(header_names::LAST_EVENT_ID);
 
 /// Limit of concurrent sessions over HTTP.
-const SESSIONS: usize = 512;
+const MAX_SESSIONS: usize = 512;
 
 /// Limit of calls per session, running or waiting for a permit.
-const IN_FLIGHT: usize = 320;
+const MAX_IN_FLIGHT: usize = 320;
 
 /// The first revision whose hosts take up streams again.
-const RESUMES: &str = "2025-11-25";
+const RESUMABLE_REVISION: &str = "2025-11-25";
 
 pub(super) fn names_session(headers: &HeaderMap) -> bool {
     headers.contains_key(SESSION)
@@ -77,7 +77,7 @@ pub(super) async fn post(
                 return Err(refusal);
             }
             let parent = parent(daemon, headers);
-            let posted = Posted { requests: vec![body.clone()], refused: None, parent };
+            let posted = PostedRequests { requests: vec![body.clone()], refused: None, parent };
             Ok(calls::answer(daemon, face, &session, &streams, posted).await)
         }
         message => {
@@ -124,7 +124,7 @@ pub(super) async fn on_batch(
     if requests.is_empty() && refused.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let posted = Posted { requests, refused: Some(refused), parent: parent(daemon, headers) };
+    let posted = PostedRequests { requests, refused: Some(refused), parent: parent(daemon, headers) };
     Ok(calls::answer(daemon, face.clone(), &session, &streams, posted).await)
 }
 
@@ -143,7 +143,7 @@ pub(super) fn listen(daemon: &Arc<Daemon>, face: &Face, headers: &HeaderMap) -> 
             return Err(RpcError::new(StatusCode::CONFLICT, INVALID_REQUEST, why).into());
         }
         None => (Some(streams.own().clone()), 0),
-        Some(mark) => (mark.and_then(|mark| streams.find(mark)), mark.map_or(0, |mark| mark.letter)),
+        Some(mark) => (mark.and_then(|mark| streams.find(mark)), mark.map_or(0, |mark| mark.message)),
     };
     let Some(stream) = stream else {
         return Err(bad("`Last-Event-ID` is of no stream that is known here").into());
@@ -198,10 +198,10 @@ async fn open(
 /// Fails if the session limit is reached.
 fn check_session_limit(daemon: &Daemon, id: Raw<'_>) -> Result<(), RpcError> {
     let over_http = |session: &&Arc<Session>| session.streams.is_some();
-    if daemon.sessions.all().iter().filter(over_http).count() < SESSIONS {
+    if daemon.sessions.all().iter().filter(over_http).count() < MAX_SESSIONS {
         return Ok(());
     }
-    let why = format!("there are {SESSIONS} sessions over HTTP already; end one with DELETE");
+    let why = format!("there are {MAX_SESSIONS} sessions over HTTP already; end one with DELETE");
     Err(RpcError::new(StatusCode::SERVICE_UNAVAILABLE, -32000, why).about(Some(id.get())))
 }
 
@@ -241,17 +241,17 @@ fn refusal(daemon: &Daemon, session: &Session) -> Option<(Failure, HttpError)> {
         return Some((Failure::NotStarted, HttpError::Draining(draining)));
     }
     let complaint = check_call_limit(session, 1).err()?;
-    Some((FULL, complaint.into()))
+    Some((TOO_MANY_CALLS, complaint.into()))
 }
 
-const FULL: Failure = Failure::TooManyCalls { limit: IN_FLIGHT };
+const TOO_MANY_CALLS: Failure = Failure::TooManyCalls { limit: MAX_IN_FLIGHT };
 
 /// Fails if `calls` more calls would exceed the limit of this session.
 fn check_call_limit(session: &Session, calls: usize) -> Result<(), RpcError> {
-    if session.in_flight() + calls <= IN_FLIGHT {
+    if session.in_flight() + calls <= MAX_IN_FLIGHT {
         return Ok(());
     }
-    Err(RpcError::new(StatusCode::TOO_MANY_REQUESTS, -32000, FULL.to_string()))
+    Err(RpcError::new(StatusCode::TOO_MANY_REQUESTS, -32000, TOO_MANY_CALLS.to_string()))
 }
 
 /// Handles a notification or a response.
@@ -261,7 +261,7 @@ fn take(daemon: &Daemon, session: &Session, body: &[u8], message: Message<'_>) {
             face::on_notification(daemon, session, &method.name(), params)
         }
         Message::Response { id, .. } => {
-            if !string(id).is_some_and(|ours| session.caller.answered(&ours, body, id)) {
+            if !string(id).is_some_and(|ours| session.caller.deliver_answer(&ours, body, id)) {
                 tracing::debug!(target: "session", id = id.get(), "an answer to no open question");
             }
         }
@@ -270,7 +270,7 @@ fn take(daemon: &Daemon, session: &Session, body: &[u8], message: Message<'_>) {
 }
 
 pub(super) fn resumes(session: &Session) -> bool {
-    session.caller.profile().revision == Some(RESUMES)
+    session.caller.profile().revision == Some(RESUMABLE_REVISION)
 }
 
 fn bad(why: impl Into<String>) -> RpcError {

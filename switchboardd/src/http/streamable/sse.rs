@@ -5,7 +5,7 @@ use switchboard_wire::framing::push_single_line;
 use crate::session::EventId;
 
 /// Comment line for an idle stream, so that no proxy closes it as dead.
-pub(super) const KEEP_ALIVE: &[u8] = b": \n\n";
+pub(super) const KEEP_ALIVE_COMMENT: &[u8] = b": \n\n";
 
 /// How long a host waits before it reconnects to a stream.
 const RETRY_MS: u32 = 1000;
@@ -30,7 +30,7 @@ pub(super) fn push_message(event_id: Option<EventId>, body: &[u8], out: &mut Vec
 mod tests {
     use super::*;
 
-    const MARK: EventId = EventId { stream: 2, letter: 7 };
+    const MARK: EventId = EventId { stream: 2, message: 7 };
 
     #[test]
     fn a_message_is_one_event() {

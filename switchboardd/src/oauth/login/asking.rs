@@ -35,7 +35,7 @@ impl Attempt {
         let asked = put(caller, &request.to_string(), tell).ok_or("its host could not be asked")?;
         let open = OpenInvitation { caller, id: asked };
         tokio::select! {
-            done = self.done() => done?,
+            done = self.wait_done() => done?,
             refused = refusal(told) => return Err(refused),
         }
         drop(open);

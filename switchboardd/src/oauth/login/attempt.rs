@@ -12,7 +12,7 @@ use crate::oauth::bearer_challenge::BearerChallenge;
 use crate::oauth::callback::{CallbackResult, CallbackServer, ExpectedCallback};
 use crate::oauth::client::{self, ClientOptions, ClientPlan, OauthClient, Registration};
 use crate::oauth::discovery::{self, DiscoveredServer};
-use crate::oauth::fetch::Fetch;
+use crate::oauth::fetch::OauthHttp;
 use crate::oauth::grant::{self, AuthorizationTerms, AuthorizationUrl, GrantError};
 use crate::oauth::scopes::{self, ScopeSources, Scopes};
 use crate::oauth::store::LoginStoreError;
@@ -21,7 +21,7 @@ use crate::oauth::stored_login::StoredLogin;
 /// Long enough to find a password and a second factor.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-type Outcome = Result<(), String>;
+type AttemptResult = Result<(), String>;
 
 #[derive(Debug)]
 pub struct Attempt {
@@ -30,7 +30,7 @@ pub struct Attempt {
     /// The issuer whose page it is.
     pub issuer: String,
     scopes: Scopes,
-    outcome: watch::Receiver<Option<Outcome>>,
+    outcome: watch::Receiver<Option<AttemptResult>>,
     /// Any message ends the attempt.
     stop: mpsc::Sender<()>,
 }
@@ -43,14 +43,14 @@ impl Attempt {
         let (stop, stopped) = mpsc::channel(1);
         let attempt = Arc::new(Self {
             url: page.url.clone(),
-            issuer: login.told(&prepared.terms.authority.issuer),
+            issuer: login.redacted(&prepared.terms.authority.issuer),
             scopes: prepared.terms.scopes.clone(),
             outcome,
             stop,
         });
         tokio::spawn(async move {
             let outcome = prepared.carry_out(&login, page, stopped).await;
-            let outcome = outcome.map_err(|why| login.told(&why));
+            let outcome = outcome.map_err(|why| login.redacted(&why));
             match &outcome {
                 Ok(()) => tracing::info!(target: "oauth", child = &*login.child, "logged in"),
                 Err(why) => tracing::info!(target: "oauth", child = &*login.child, "login failed: {why}"),
@@ -61,7 +61,7 @@ impl Attempt {
     }
 
     /// Waits for the outcome.
-    pub async fn done(&self) -> Result<(), String> {
+    pub async fn wait_done(&self) -> Result<(), String> {
         let mut outcome = self.outcome.clone();
         let ended = outcome.wait_for(Option::is_some).await;
         ended.ok().and_then(|outcome| outcome.clone()).unwrap_or_else(|| Err("it was given up".to_owned()))
@@ -72,19 +72,19 @@ impl Attempt {
     }
 
     pub(super) fn covers(&self, demanded: &Scopes) -> bool {
-        self.scopes.holds(demanded)
+        self.scopes.contains_all(demanded)
     }
 
     /// Ends the attempt, unless the user returns at this moment.
     pub(super) async fn give_up(&self) {
         let _ = self.stop.try_send(());
-        let _ = self.done().await;
+        let _ = self.wait_done().await;
     }
 }
 
 /// Everything known before the page is opened.
 struct PreparedLogin {
-    fetch: Fetch,
+    fetch: OauthHttp,
     callback: CallbackServer,
     terms: AuthorizationTerms,
     /// Whether the client existed before this attempt.
@@ -93,7 +93,7 @@ struct PreparedLogin {
 
 impl PreparedLogin {
     async fn new(login: &Arc<Login>) -> Result<Self, String> {
-        let kept = login.kept().await?;
+        let kept = login.stored_login().await?;
         let fetch = login.fetch().await.map_err(|error| error.to_string())?;
         let found = login.find(&fetch, kept.issuer()).await?;
         let scopes = login.choose(&found, &kept);
@@ -103,7 +103,7 @@ impl PreparedLogin {
             let port = config.clients.get(&*login.child).and_then(|client| client.callback_port);
             (config.client_id_url.clone(), port)
         };
-        let doubted = login.state().doubted.take();
+        let doubted = login.state().suspect_client.take();
         let before =
             kept.clients.get(&found.authority.issuer).filter(|client| Some(&client.id) != doubted.as_ref());
         let choice = ClientOptions { preset: preset.as_ref(), document: document.as_deref(), before };
@@ -118,7 +118,7 @@ impl PreparedLogin {
         if let Some(port) = port.filter(|port| *port != callback.port()) {
             return Err(format!("port {port}, which the config names for it, is taken"));
         }
-        let (client, is_old) = settle(plan, &fetch, &found, &callback, &scopes).await?;
+        let (client, is_old) = resolve_client(plan, &fetch, &found, &callback, &scopes).await?;
         let redirect = callback.redirect();
         let terms = AuthorizationTerms {
             authority: found.authority,
@@ -135,7 +135,7 @@ impl PreparedLogin {
         login: &Arc<Login>,
         page: AuthorizationUrl,
         mut stopped: mpsc::Receiver<()>,
-    ) -> Outcome {
+    ) -> AttemptResult {
         let expected = ExpectedCallback {
             state: page.state,
             issuer: self.terms.authority.issuer.clone(),
@@ -145,7 +145,7 @@ impl PreparedLogin {
         let brought = tokio::select! {
             brought = waiting => brought,
             _ = stopped.recv() => {
-                login.doubt(&self.terms, self.is_old);
+                login.suspect_client(&self.terms, self.is_old);
                 return Err("another attempt took its place".to_owned());
             }
         };
@@ -163,7 +163,7 @@ impl PreparedLogin {
                 Err(format!("the answer does not say that it is from `{}`", self.terms.authority.issuer))
             }
             Err(_) => {
-                login.doubt(&self.terms, self.is_old);
+                login.suspect_client(&self.terms, self.is_old);
                 Err(format!("nobody came back within {} minutes", LOGIN_TIMEOUT.as_secs() / 60))
             }
         }
@@ -171,9 +171,9 @@ impl PreparedLogin {
 }
 
 /// The client for this attempt, and whether it existed before.
-async fn settle(
+async fn resolve_client(
     plan: ClientPlan,
-    fetch: &Fetch,
+    fetch: &OauthHttp,
     found: &DiscoveredServer,
     callback: &CallbackServer,
     scopes: &Scopes,
@@ -197,7 +197,7 @@ async fn settle(
 
 impl Login {
     /// The stored login; a damaged one counts as none.
-    async fn kept(&self) -> Result<StoredLogin, String> {
+    async fn stored_login(&self) -> Result<StoredLogin, String> {
         match self.store.load(&self.name).await {
             Ok(kept) => Ok(kept.unwrap_or_default()),
             Err(LoginStoreError::Damaged) => Ok(StoredLogin::default()),
@@ -206,33 +206,36 @@ impl Login {
     }
 
     /// Finds the authorization server whose tokens the server wants.
-    async fn find(&self, fetch: &Fetch, before: Option<&str>) -> Result<DiscoveredServer, String> {
-        let known = self.state().demand.clone();
-        let (status, demand) = match known {
-            Some(demand) => (None, Some(demand)),
-            None => self.provoke(fetch).await?,
+    async fn find(&self, fetch: &OauthHttp, before: Option<&str>) -> Result<DiscoveredServer, String> {
+        let known = self.state().bearer_challenge.clone();
+        let (status, bearer_challenge) = match known {
+            Some(bearer_challenge) => (None, Some(bearer_challenge)),
+            None => self.fetch_challenge(fetch).await?,
         };
         // The server answered without a token, and has no metadata about tokens either.
-        if demand.is_none() {
+        if bearer_challenge.is_none() {
             let described = discovery::resource(fetch, &self.url, None).await;
             if described.map_err(|error| error.to_string())?.is_none() {
                 return Err(self.asks_for_none(status));
             }
         }
-        let found = discovery::find(fetch, &self.url, demand.as_ref(), before).await;
+        let found = discovery::find(fetch, &self.url, bearer_challenge.as_ref(), before).await;
         let found = found.map_err(|error| error.to_string())?;
-        self.state().demand = demand;
+        self.state().bearer_challenge = bearer_challenge;
         Ok(found)
     }
 
     /// Sends the server a request without a token, to get its challenge.
-    async fn provoke(&self, fetch: &Fetch) -> Result<(Option<u16>, Option<BearerChallenge>), String> {
+    async fn fetch_challenge(
+        &self,
+        fetch: &OauthHttp,
+    ) -> Result<(Option<u16>, Option<BearerChallenge>), String> {
         let fetched = fetch.probe(&self.url).await.map_err(|error| error.to_string())?;
         let status = fetched.status.as_u16();
         let refused = matches!(status, 401 | 403);
-        let demand = refused
+        let bearer_challenge = refused
             .then(|| fetched.challenge.as_deref().and_then(BearerChallenge::parse).unwrap_or_default());
-        Ok((Some(status), demand))
+        Ok((Some(status), bearer_challenge))
     }
 
     /// Names the URL, as its file writes it, and the server's answer.
@@ -249,40 +252,43 @@ impl Login {
     fn choose(&self, found: &DiscoveredServer, kept: &StoredLogin) -> Scopes {
         let set = self.config().clients.get(&*self.child).and_then(|client| client.scopes.clone());
         let memory = self.state();
-        let wishes = ScopeSources {
+        let sources = ScopeSources {
             set: set.as_deref(),
-            demanded: memory.demand.as_ref().and_then(|demand| demand.scope.as_deref()),
+            challenged: memory
+                .bearer_challenge
+                .as_ref()
+                .and_then(|bearer_challenge| bearer_challenge.scope.as_deref()),
             listed: found.scopes.as_deref(),
             known: found.authority.scopes_supported.as_deref(),
         };
         let before = kept.grant.as_ref().filter(|grant| grant.issuer == found.authority.issuer);
-        scopes::choose(wishes, before.map_or(&Scopes::default(), |grant| &grant.asked))
+        scopes::choose(sources, before.map_or(&Scopes::default(), |grant| &grant.asked))
     }
 
     /// The user returned: exchanges the code for tokens and stores them.
     async fn complete(
         &self,
-        fetch: &Fetch,
+        fetch: &OauthHttp,
         terms: &AuthorizationTerms,
         code: String,
         verifier: PkceCodeVerifier,
-    ) -> Outcome {
+    ) -> AttemptResult {
         let _turn = self.turn.lock().await;
         let _lock = self.store.lock(&self.name).await.map_err(|error| error.to_string())?;
-        let mut kept = self.kept().await?;
+        let mut kept = self.stored_login().await?;
         match terms.exchange(fetch, code, verifier).await {
             Ok(grant) => {
                 kept.clients.insert(grant.issuer.clone(), terms.client.clone());
                 kept.grant = Some(grant);
-                self.keep(kept).await;
+                self.store(kept).await;
                 let mut memory = self.state();
-                memory.demand = None;
+                memory.bearer_challenge = None;
                 memory.refused.clear();
                 Ok(())
             }
             Err(error) => {
-                if let GrantError::Stranger(_) = error {
-                    self.doubt(terms, true);
+                if let GrantError::UnknownClient(_) = error {
+                    self.suspect_client(terms, true);
                 }
                 Err(error.to_string())
             }
@@ -290,9 +296,9 @@ impl Login {
     }
 
     /// An older registration did not work: the server may have forgotten it. The next attempt registers anew.
-    fn doubt(&self, terms: &AuthorizationTerms, is_old: bool) {
+    fn suspect_client(&self, terms: &AuthorizationTerms, is_old: bool) {
         if is_old && terms.client.registration == Registration::Dynamic {
-            self.state().doubted = Some(terms.client.id.clone());
+            self.state().suspect_client = Some(terms.client.id.clone());
         }
     }
 }

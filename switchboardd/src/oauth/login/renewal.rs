@@ -9,36 +9,36 @@ use super::{CachedToken, Login};
 use crate::child::remote::auth::AuthError;
 use crate::oauth::bearer_challenge::BearerChallenge;
 use crate::oauth::discovery;
-use crate::oauth::fetch::Fetch;
+use crate::oauth::fetch::OauthHttp;
 use crate::oauth::grant::{self, GrantError};
 use crate::oauth::store::LoginStoreError;
 use crate::oauth::stored_login::{Grant, StoredLogin};
 use crate::oauth::well_known;
 
 /// After this many refused tokens within `IN_VAIN_WITHIN`, another renewal will not help.
-const MAX_IN_VAIN: usize = 5;
-const IN_VAIN_WITHIN: Duration = Duration::from_secs(60);
+const MAX_REFUSALS: usize = 5;
+const REFUSAL_WINDOW: Duration = Duration::from_secs(60);
 /// How long a failed renewal is not retried.
-const FAILED_FOR: Duration = Duration::from_secs(5);
+const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Login {
-    /// True if there is a token other than `used`; false if only the user can get one. `demand`: the server's
+    /// True if there is a token other than `used`; false if only the user can get one. `bearer_challenge`: the server's
     /// challenge when it refused `used`.
     pub(super) async fn renew(
         &self,
         used: Option<HeaderValue>,
-        demand: Option<BearerChallenge>,
+        bearer_challenge: Option<BearerChallenge>,
     ) -> Result<bool, AuthError> {
-        let me = self.me();
+        let me = self.arc();
         // Not cancelled with the call that needs it: a token that is renewed and lost ends the whole login.
-        let task = tokio::spawn(async move { me.renewed(used, demand).await });
+        let task = tokio::spawn(async move { me.renewed(used, bearer_challenge).await });
         task.await.unwrap_or_else(|panic| Err(self.failed(&panic)))
     }
 
     async fn renewed(
         &self,
         used: Option<HeaderValue>,
-        demand: Option<BearerChallenge>,
+        bearer_challenge: Option<BearerChallenge>,
     ) -> Result<bool, AuthError> {
         let _turn = self.turn.lock().await;
         if self.has_other_than(used.as_ref()) {
@@ -60,10 +60,10 @@ impl Login {
         }
         let kept = self.state().kept.clone();
         let Some(grant) = kept.grant.as_ref().filter(|grant| grant.is_renewable()) else { return Ok(false) };
-        if demand.is_some() && self.renews_in_vain() {
+        if bearer_challenge.is_some() && self.exceeds_refusals() {
             return Ok(false);
         }
-        let outcome = self.fetched(demand, grant, kept.clone()).await;
+        let outcome = self.fetched(bearer_challenge, grant, kept.clone()).await;
         if let Err(error) = &outcome {
             self.state().failed = Some((Instant::now(), error.clone()));
         }
@@ -72,13 +72,13 @@ impl Login {
 
     async fn fetched(
         &self,
-        demand: Option<BearerChallenge>,
+        bearer_challenge: Option<BearerChallenge>,
         grant: &Grant,
         kept: StoredLogin,
     ) -> Result<bool, AuthError> {
         let fetch = self.fetch().await.map_err(|error| self.failed(&error))?;
-        if let Some(demand) = demand
-            && self.has_moved(&fetch, &demand, grant).await?
+        if let Some(bearer_challenge) = bearer_challenge
+            && self.has_moved(&fetch, &bearer_challenge, grant).await?
         {
             return Ok(false);
         }
@@ -88,10 +88,10 @@ impl Login {
     fn failed_lately(&self) -> Option<AuthError> {
         let memory = self.state();
         let (at, why) = memory.failed.as_ref()?;
-        (at.elapsed() < FAILED_FOR).then(|| why.clone())
+        (at.elapsed() < FAILURE_PAUSE).then(|| why.clone())
     }
 
-    async fn refresh(&self, fetch: &Fetch, mut kept: StoredLogin) -> Result<bool, AuthError> {
+    async fn refresh(&self, fetch: &OauthHttp, mut kept: StoredLogin) -> Result<bool, AuthError> {
         let (Some(client), Some(grant)) = (kept.client(), &kept.grant) else { return Ok(false) };
         let outcome = grant::refresh(fetch, grant, client).await;
         match outcome {
@@ -100,16 +100,16 @@ impl Login {
                     grant.tokens = tokens;
                 }
                 tracing::debug!(target: "oauth", child = &*self.child, "token renewed");
-                self.keep(kept).await;
+                self.store(kept).await;
                 Ok(true)
             }
-            Err(error @ (GrantError::Spent(_) | GrantError::Stranger(_))) => {
-                tracing::info!(target: "oauth", child = &*self.child, "login is over: {}", self.told(&error));
+            Err(error @ (GrantError::InvalidGrant(_) | GrantError::UnknownClient(_))) => {
+                tracing::info!(target: "oauth", child = &*self.child, "login is over: {}", self.redacted(&error));
                 let issuer = kept.grant.take().map(|grant| grant.issuer).unwrap_or_default();
-                if let GrantError::Stranger(_) = error {
+                if let GrantError::UnknownClient(_) = error {
                     kept.clients.remove(&issuer);
                 }
-                self.keep(kept).await;
+                self.store(kept).await;
                 Ok(false)
             }
             Err(error) => Err(self.failed(&error)),
@@ -117,22 +117,23 @@ impl Login {
     }
 
     /// Records a refused token; true if there were too many.
-    fn renews_in_vain(&self) -> bool {
+    fn exceeds_refusals(&self) -> bool {
         let (mut memory, now) = (self.state(), Instant::now());
-        memory.refused.retain(|at| now.duration_since(*at) < IN_VAIN_WITHIN);
+        memory.refused.retain(|at| now.duration_since(*at) < REFUSAL_WINDOW);
         memory.refused.push(now);
-        memory.refused.len() > MAX_IN_VAIN
+        memory.refused.len() > MAX_REFUSALS
     }
 
     /// Whether the server now wants another issuer's tokens, to which ours must not be shown.
     async fn has_moved(
         &self,
-        fetch: &Fetch,
-        demand: &BearerChallenge,
+        fetch: &OauthHttp,
+        bearer_challenge: &BearerChallenge,
         grant: &Grant,
     ) -> Result<bool, AuthError> {
-        let found =
-            discovery::resource(fetch, &self.url, Some(demand)).await.map_err(|error| self.failed(&error))?;
+        let found = discovery::resource(fetch, &self.url, Some(bearer_challenge))
+            .await
+            .map_err(|error| self.failed(&error))?;
         let own = well_known::origin(&self.url);
         let issuer = match &found {
             Some(resource) => resource.issuer(Some(&grant.issuer)).unwrap_or(&own),
@@ -142,7 +143,7 @@ impl Login {
     }
 
     /// Saves the login, then uses it. If saving fails, it is used until the daemon exits.
-    pub(super) async fn keep(&self, kept: StoredLogin) {
+    pub(super) async fn store(&self, kept: StoredLogin) {
         let saved = self.store.save(&self.name, &kept).await;
         self.remember(kept);
         if let Err(error) = saved {

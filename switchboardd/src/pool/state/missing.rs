@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Start, State};
+use super::{PoolState, Start};
 use crate::caller::Caller;
 use crate::config::Scope;
 
-impl State {
+impl PoolState {
     /// Registers and returns the missing starts that no call asks for; or when to check again, if they have
     /// to wait. `follows`: whether anybody subscribes to a resource of its children.
     pub(in crate::pool) fn missing_spares(
@@ -22,7 +22,7 @@ impl State {
         }
         let missing = self.missing(follows);
         if missing.is_empty() || !self.spares.may_start(now) || self.breaker.next_start(now).is_some() {
-            let later = self.spares.later(now).max(self.breaker.next_start(now));
+            let later = self.spares.retry_at(now).max(self.breaker.next_start(now));
             return (Vec::new(), later.filter(|_| !missing.is_empty()));
         }
         (missing.into_iter().map(|owner| self.note_start(owner, None, now)).collect(), None)
@@ -36,16 +36,16 @@ impl State {
         Some(sooner)
     }
 
-    /// The task of [`State::wake_at`] woke up. False if an earlier task replaced it.
+    /// The task of [`PoolState::wake_at`] woke up. False if an earlier task replaced it.
     pub(in crate::pool) fn is_woken(&mut self, at: Instant) -> bool {
         self.woken_at.take_if(|woken| *woken == at).is_some()
     }
 
     /// A start waits for a retry condition. The receiver resolves when another start waits instead,
     /// or the pool is gone.
-    pub(in crate::pool) fn await_cure(&mut self) -> oneshot::Receiver<()> {
+    pub(in crate::pool) fn await_condition(&mut self) -> oneshot::Receiver<()> {
         let (waits, replaced) = oneshot::channel();
-        self.awaits_cure = Some(waits);
+        self.condition_waiter = Some(waits);
         replaced
     }
 
@@ -58,15 +58,15 @@ impl State {
         let wanted = self.settings.warm.min(self.wanted_spares).max(usize::from(followed));
         let mut room = self.settings.max.saturating_sub(self.alive().count() + self.starting.len());
         let mut missing = Vec::new();
-        if is_session && !self.follow_on.is_empty() {
-            let mut owners = std::mem::take(&mut self.follow_on);
+        if is_session && !self.resubscribing.is_empty() {
+            let mut owners = std::mem::take(&mut self.resubscribing);
             owners
                 .retain(|owner| !owner.is_closed() && !self.alive().any(|member| member.is_owned_by(owner)));
             let idle =
                 owners.iter().filter(|owner| !self.starting.iter().any(|start| start.is_for(Some(owner))));
             missing.extend(idle.take(room).map(|owner| Some(owner.clone())));
             room -= missing.len();
-            self.follow_on = owners;
+            self.resubscribing = owners;
         }
         missing.extend(std::iter::repeat_n(None, wanted.saturating_sub(there + starting).min(room)));
         missing

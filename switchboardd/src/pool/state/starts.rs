@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{State, Step};
+use super::{LeaseStep, PoolState};
 use crate::caller::Caller;
 use crate::child::ChildError;
 use crate::pool::PoolError;
@@ -14,7 +14,7 @@ use crate::pool::PoolError;
 const SHORT_PAUSE: Duration = Duration::from_millis(250);
 /// How many failed starts are remembered for calls that came in before the failure. More sessions than this
 /// hardly start at once.
-const FAILED_KEPT: usize = 16;
+const MAX_FAILED_STARTS: usize = 16;
 
 /// One start, registered before it begins. The callers that wait for it hold it: its failure refuses only
 /// them, and calls that were queued behind theirs.
@@ -24,7 +24,7 @@ pub(in crate::pool) struct Start {
     pub(in crate::pool) owner: Option<Arc<Caller>>,
     /// Until when it waits for room. `None`: it does not wait, and evicts no other child.
     pub(in crate::pool) room_until: Option<Instant>,
-    pub(super) begun: Instant,
+    pub(super) started_at: Instant,
     pub(super) failure: OnceLock<(Instant, PoolError)>,
 }
 
@@ -43,22 +43,22 @@ impl Start {
     }
 }
 
-impl State {
+impl PoolState {
     /// Registers a start, unless the breaker pauses.
     pub(in crate::pool) fn start(
         &mut self,
         owner: Option<Arc<Caller>>,
         room_until: Option<Instant>,
         now: Instant,
-    ) -> Result<Arc<Start>, Step> {
+    ) -> Result<Arc<Start>, LeaseStep> {
         if let Some(start) = self.breaker.next_start(now) {
             let pause = start - now;
             if pause <= SHORT_PAUSE {
-                return Err(Step::Rest(start));
+                return Err(LeaseStep::Rest(start));
             }
             let last = self.last_crash.clone().unwrap_or(ChildError::Stopped);
             let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-            return Err(Step::Refuse(PoolError::CoolingDown { last, ms }));
+            return Err(LeaseStep::Refuse(PoolError::CoolingDown { last, ms }));
         }
         Ok(self.note_start(owner, room_until, now))
     }
@@ -69,7 +69,7 @@ impl State {
         room_until: Option<Instant>,
         begun: Instant,
     ) -> Arc<Start> {
-        let start = Arc::new(Start { owner, room_until, begun, failure: OnceLock::new() });
+        let start = Arc::new(Start { owner, room_until, started_at: begun, failure: OnceLock::new() });
         self.starting.push(start.clone());
         self.starts += 1;
         start
@@ -91,7 +91,7 @@ impl State {
         if !start.is_needed() {
             return;
         }
-        if self.failed.len() == FAILED_KEPT {
+        if self.failed.len() == MAX_FAILED_STARTS {
             self.failed.pop_front();
         }
         self.failed.push_back(start.clone());

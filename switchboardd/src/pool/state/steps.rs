@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Start, State};
+use super::{PoolState, Start};
 use crate::caller::Caller;
 use crate::config::Scope;
-use crate::pool::member::{Debt, Member};
+use crate::pool::member::{Member, UnansweredCalls};
 use crate::pool::{PoolError, SLOT_WAIT};
 
 /// How long callers wait for a start before they share a child that another host uses.
-pub(super) const APART: Duration = Duration::from_secs(2);
+pub(super) const OWN_CHILD_WAIT: Duration = Duration::from_secs(2);
 
 /// A caller that waits for a child.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(in crate::pool) struct Waiter<'a> {
     caller: &'a Arc<Caller>,
     /// When its call came in.
     asked: Instant,
-    /// It is counted in [`State::waiting`].
+    /// It is counted in [`PoolState::waiting`].
     pub(in crate::pool) counted: bool,
     start: Option<Arc<Start>>,
     /// This caller began the start that it waits for.
@@ -41,7 +41,7 @@ impl<'a> Waiter<'a> {
 }
 
 #[derive(Debug)]
-pub(in crate::pool) enum Step {
+pub(in crate::pool) enum LeaseStep {
     Use(Arc<Member>),
     /// A start was registered; the caller has to run it.
     Start(Arc<Start>),
@@ -55,15 +55,15 @@ pub(in crate::pool) enum Step {
 }
 
 /// The state of the start that a caller waits for.
-enum Awaited {
+enum StartStatus {
     Nothing,
     UnderWay,
     Failed(PoolError),
 }
 
-impl State {
+impl PoolState {
     /// What a caller does next. Registers the decision, so that no two callers make the same one.
-    pub(in crate::pool) fn step(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
+    pub(in crate::pool) fn step(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> LeaseStep {
         match self.settings.scope {
             Scope::Shared => self.step_shared(waiter, now),
             Scope::Session => self.step_session(waiter, now),
@@ -72,9 +72,9 @@ impl State {
     }
 
     /// Uses the least busy child; starts another one only if none is free.
-    fn step_shared(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
+    fn step_shared(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> LeaseStep {
         let apart = self.settings.max > 1;
-        for member in self.alive().filter(|member| member.is_unsure_of(waiter.caller)) {
+        for member in self.alive().filter(|member| member.could_not_ask(waiter.caller)) {
             // It may still work for a host that gave up, so it could not ask this one anything. With a `max`
             // of one it stays while others use it, because a second child would exceed `max`.
             if apart || member.leases() == 0 {
@@ -91,44 +91,46 @@ impl State {
         let (free, suspended) = (least(false), least(true).map(|(_, _, member)| member.clone()));
         let free = free.map(|(crowded, leases, member)| (crowded, leases, member.clone()));
         match free {
-            Some((false, 0, member)) => Step::Use(member),
+            Some((false, 0, member)) => LeaseStep::Use(member),
             Some((true, _, member)) => {
                 // Its questions could be for either host: this caller gets another child, within `max`. No
                 // call needs that child, so it is started like a spare.
                 if self.starting.is_empty() && (self.is_full() || !self.spares.may_start(now)) {
-                    return Step::Use(member);
+                    return LeaseStep::Use(member);
                 }
                 match self.wait_for_start(waiter, None, None, now) {
-                    step @ Step::Start(_) => step,
-                    Step::Wait => match waiter.start.as_ref().map(|start| start.begun + APART) {
-                        Some(until) if until > now => Step::WaitUntil(until),
-                        _ => Step::Use(member),
-                    },
-                    _ => Step::Use(member),
+                    step @ LeaseStep::Start(_) => step,
+                    LeaseStep::Wait => {
+                        match waiter.start.as_ref().map(|start| start.started_at + OWN_CHILD_WAIT) {
+                            Some(until) if until > now => LeaseStep::WaitUntil(until),
+                            _ => LeaseStep::Use(member),
+                        }
+                    }
+                    _ => LeaseStep::Use(member),
                 }
             }
-            Some((false, _, member)) if self.is_full() || !self.starting.is_empty() => Step::Use(member),
+            Some((false, _, member)) if self.is_full() || !self.starting.is_empty() => LeaseStep::Use(member),
             Some((false, _, member)) => match self.begin(waiter, None, room_until, now) {
-                Step::Start(start) => Step::Start(start),
-                _ => Step::Use(member),
+                LeaseStep::Start(start) => LeaseStep::Start(start),
+                _ => LeaseStep::Use(member),
             },
             // A child with suspended calls serves others only if there is no alternative.
             None => match (self.wait_for_start(waiter, None, room_until, now), suspended) {
-                (step @ (Step::Start(_) | Step::Wait), _) => step,
-                (_, Some(suspended)) => Step::Use(suspended),
+                (step @ (LeaseStep::Start(_) | LeaseStep::Wait), _) => step,
+                (_, Some(suspended)) => LeaseStep::Use(suspended),
                 (refused, None) => refused,
             },
         }
     }
 
-    fn step_session(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
+    fn step_session(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> LeaseStep {
         let caller = waiter.caller;
         if let Some(own) = self.alive().find(|member| member.is_owned_by(caller)) {
-            return Step::Use(own.clone());
+            return LeaseStep::Use(own.clone());
         }
         if let Some(spare) = self.alive().find(|member| !member.is_owned()) {
             spare.assign_to(caller);
-            return Step::Use(spare.clone());
+            return LeaseStep::Use(spare.clone());
         }
         let room_until = Some(waiter.asked + SLOT_WAIT);
         self.wait_for_start(waiter, Some(caller), room_until, now)
@@ -136,24 +138,25 @@ impl State {
 
     /// Uses a free child, or starts one within `max`. While children are alive, which may become free, a
     /// failed start refuses nobody.
-    fn step_call(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
-        let with_debt =
-            |debt: Debt| self.alive().find(|member| member.leases() == 0 && member.debt() == debt);
-        if let Some(free) = with_debt(Debt::None) {
-            return Step::Use(free.clone());
+    fn step_call(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> LeaseStep {
+        let with_debt = |debt: UnansweredCalls| {
+            self.alive().find(|member| member.leases() == 0 && member.unanswered_calls() == debt)
+        };
+        if let Some(free) = with_debt(UnansweredCalls::None) {
+            return LeaseStep::Use(free.clone());
         }
         if !waiter.counted {
-            return Step::Wait;
+            return LeaseStep::Wait;
         }
-        let idle = with_debt(Debt::Dropped).cloned();
+        let idle = with_debt(UnansweredCalls::Dropped).cloned();
         let lives = self.alive().next().is_some();
-        match self.awaited(waiter) {
-            Awaited::UnderWay => return Step::Wait,
-            Awaited::Failed(_) if lives => waiter.again = Some(now + SLOT_WAIT),
-            Awaited::Failed(error) if self.starting.is_empty() && waiter.is_refused_by(&error) => {
-                return Step::Refuse(error);
+        match self.start_status(waiter) {
+            StartStatus::UnderWay => return LeaseStep::Wait,
+            StartStatus::Failed(_) if lives => waiter.again = Some(now + SLOT_WAIT),
+            StartStatus::Failed(error) if self.starting.is_empty() && waiter.is_refused_by(&error) => {
+                return LeaseStep::Refuse(error);
             }
-            Awaited::Failed(_) | Awaited::Nothing => {}
+            StartStatus::Failed(_) | StartStatus::Nothing => {}
         }
         waiter.start = None;
         let again = waiter.again.filter(|again| *again > now).max(self.breaker.next_start(now));
@@ -162,12 +165,12 @@ impl State {
             return self.begin(waiter, None, room_until, now);
         }
         match (self.starting.first(), idle) {
-            (None, Some(idle)) => Step::Use(idle),
+            (None, Some(idle)) => LeaseStep::Use(idle),
             (Some(start), _) if !lives => {
                 waiter.waits_for(start, false);
-                Step::Wait
+                LeaseStep::Wait
             }
-            _ => again.filter(|_| !is_full).map_or(Step::Wait, Step::WaitUntil),
+            _ => again.filter(|_| !is_full).map_or(LeaseStep::Wait, LeaseStep::WaitUntil),
         }
     }
 
@@ -178,37 +181,39 @@ impl State {
         owner: Option<&Arc<Caller>>,
         room_until: Option<Instant>,
         now: Instant,
-    ) -> Step {
-        let awaited = self.awaited(waiter);
-        if matches!(awaited, Awaited::UnderWay) {
-            return Step::Wait;
+    ) -> LeaseStep {
+        let awaited = self.start_status(waiter);
+        if matches!(awaited, StartStatus::UnderWay) {
+            return LeaseStep::Wait;
         }
         if let Some(under_way) = self.starting.iter().find(|start| start.is_for(owner)) {
             waiter.waits_for(under_way, false);
-            return Step::Wait;
+            return LeaseStep::Wait;
         }
-        if let Awaited::Failed(error) = awaited
+        if let StartStatus::Failed(error) = awaited
             && waiter.is_refused_by(&error)
         {
-            return Step::Refuse(error);
+            return LeaseStep::Refuse(error);
         }
         waiter.start = None;
         if let Some(error) = self.failed_since(waiter.asked, owner) {
-            return Step::Refuse(error);
+            return LeaseStep::Refuse(error);
         }
         if self.is_full() {
-            return Step::WaitForRoom;
+            return LeaseStep::WaitForRoom;
         }
         self.begin(waiter, owner.cloned(), room_until, now)
     }
 
-    fn awaited(&self, waiter: &Waiter<'_>) -> Awaited {
-        let Some(start) = &waiter.start else { return Awaited::Nothing };
+    fn start_status(&self, waiter: &Waiter<'_>) -> StartStatus {
+        let Some(start) = &waiter.start else { return StartStatus::Nothing };
         match start.failure.get() {
-            Some((_, error)) => Awaited::Failed(error.clone()),
-            None if self.starting.iter().any(|under_way| Arc::ptr_eq(under_way, start)) => Awaited::UnderWay,
+            Some((_, error)) => StartStatus::Failed(error.clone()),
+            None if self.starting.iter().any(|under_way| Arc::ptr_eq(under_way, start)) => {
+                StartStatus::UnderWay
+            }
             // It succeeded; another caller has the child, or it is gone.
-            None => Awaited::Nothing,
+            None => StartStatus::Nothing,
         }
     }
 
@@ -227,11 +232,11 @@ impl State {
         owner: Option<Arc<Caller>>,
         room_until: Option<Instant>,
         now: Instant,
-    ) -> Step {
+    ) -> LeaseStep {
         match self.start(owner, room_until, now) {
             Ok(start) => {
                 waiter.waits_for(&start, true);
-                Step::Start(start)
+                LeaseStep::Start(start)
             }
             Err(refusal) => refusal,
         }

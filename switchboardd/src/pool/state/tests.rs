@@ -1,6 +1,6 @@
 //! Which callers a failed start refuses, and which child a caller gets. No child here has a process.
 
-use super::steps::APART;
+use super::steps::OWN_CHILD_WAIT;
 use super::*;
 use crate::budget::NoRoom;
 use crate::child::without_process;
@@ -8,9 +8,9 @@ use crate::pool::SLOT_WAIT;
 use crate::pool::spares::RetryCondition;
 use crate::value_resolver::NotLaunchable;
 
-fn state(scope: Scope, max: usize) -> State {
-    let settings = Settings { scope, warm: 0, max, idle: Duration::from_secs(600) };
-    State::new(settings, None)
+fn state(scope: Scope, max: usize) -> PoolState {
+    let settings = PoolSettings { scope, warm: 0, max, idle: Duration::from_secs(600) };
+    PoolState::new(settings, None)
 }
 
 fn crashed() -> PoolError {
@@ -22,15 +22,15 @@ fn no_room() -> PoolError {
 }
 
 #[track_caller]
-fn begun(step: Step) -> Arc<Start> {
+fn expect_start(step: LeaseStep) -> Arc<Start> {
     match step {
-        Step::Start(start) => start,
+        LeaseStep::Start(start) => start,
         other => panic!("{other:?}"),
     }
 }
 
-fn is_refused(step: &Step) -> bool {
-    matches!(step, Step::Refuse(_))
+fn is_refused(step: &LeaseStep) -> bool {
+    matches!(step, LeaseStep::Refuse(_))
 }
 
 #[test]
@@ -39,15 +39,15 @@ fn one_sessions_failed_start_refuses_no_other_session() {
     let (one, two) = (Caller::anonymous(), Caller::anonymous());
     let now = Instant::now();
     let (mut first, mut second) = (Waiter::new(&one, now), Waiter::new(&two, now));
-    let starts = [begun(state.step(&mut first, now)), begun(state.step(&mut second, now))];
+    let starts = [expect_start(state.step(&mut first, now)), expect_start(state.step(&mut second, now))];
     let later = now + Duration::from_millis(1);
     state.end_start(&starts[1], Some(&crashed()), later);
-    assert!(matches!(state.step(&mut first, later), Step::Wait));
+    assert!(matches!(state.step(&mut first, later), LeaseStep::Wait));
     assert!(is_refused(&state.step(&mut second, later)));
     // A call that came in before and was queued behind that call is refused too; a later one is not.
     assert!(is_refused(&state.step(&mut Waiter::new(&two, now), later)));
-    assert!(matches!(state.step(&mut Waiter::new(&one, now), later), Step::Wait));
-    begun(state.step(&mut Waiter::new(&two, later), later));
+    assert!(matches!(state.step(&mut Waiter::new(&one, now), later), LeaseStep::Wait));
+    expect_start(state.step(&mut Waiter::new(&two, later), later));
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn all_callers_of_a_shared_start_are_refused_by_it_once() {
     let (one, two) = (Caller::anonymous(), Caller::anonymous());
     let now = Instant::now();
     let (mut first, mut second) = (Waiter::new(&one, now), Waiter::new(&two, now));
-    let start = begun(state.step(&mut first, now));
-    assert!(matches!(state.step(&mut second, now), Step::Wait));
+    let start = expect_start(state.step(&mut first, now));
+    assert!(matches!(state.step(&mut second, now), LeaseStep::Wait));
     state.end_start(&start, Some(&crashed()), now + Duration::from_millis(1));
     assert!(is_refused(&state.step(&mut first, now)) && is_refused(&state.step(&mut second, now)));
     assert_eq!(state.starts, 1);
@@ -70,13 +70,13 @@ fn a_caller_that_joined_a_start_without_room_has_its_own_time_to_wait() {
     let now = Instant::now();
     let came = now + Duration::from_secs(4);
     let (mut first, mut second) = (Waiter::new(&one, now), Waiter::new(&two, came));
-    let start = begun(state.step(&mut first, now));
+    let start = expect_start(state.step(&mut first, now));
     assert_eq!(start.room_until, Some(now + SLOT_WAIT));
-    assert!(matches!(state.step(&mut second, came), Step::Wait));
+    assert!(matches!(state.step(&mut second, came), LeaseStep::Wait));
     let later = now + SLOT_WAIT;
     state.end_start(&start, Some(&no_room()), later);
     assert!(is_refused(&state.step(&mut first, later)));
-    let again = begun(state.step(&mut second, later));
+    let again = expect_start(state.step(&mut second, later));
     assert_eq!(again.room_until, Some(came + SLOT_WAIT));
     state.end_start(&again, Some(&no_room()), later);
     assert!(is_refused(&state.step(&mut second, later)));
@@ -90,14 +90,15 @@ fn with_scope_call_a_failed_start_refuses_nobody_while_another_is_in_progress() 
     state.waiting = 3;
     let mut waiters: Vec<_> = callers.iter().map(|caller| Waiter::new(caller, now)).collect();
     waiters.iter_mut().for_each(|waiter| waiter.counted = true);
-    let starts = [begun(state.step(&mut waiters[0], now)), begun(state.step(&mut waiters[1], now))];
-    assert!(matches!(state.step(&mut waiters[2], now), Step::Wait), "`max` is reached");
+    let starts =
+        [expect_start(state.step(&mut waiters[0], now)), expect_start(state.step(&mut waiters[1], now))];
+    assert!(matches!(state.step(&mut waiters[2], now), LeaseStep::Wait), "`max` is reached");
     let later = now + Duration::from_millis(1);
     state.end_start(&starts[0], Some(&no_room()), later);
     // The other start may still bring a child for each of them.
     state.waiting = 1;
-    assert!(matches!(state.step(&mut waiters[0], later), Step::Wait));
-    assert!(matches!(state.step(&mut waiters[2], later), Step::Wait));
+    assert!(matches!(state.step(&mut waiters[0], later), LeaseStep::Wait));
+    assert!(matches!(state.step(&mut waiters[2], later), LeaseStep::Wait));
     state.end_start(&starts[1], Some(&crashed()), later);
     assert!(waiters.iter_mut().all(|waiter| is_refused(&state.step(waiter, later))));
 }
@@ -112,14 +113,14 @@ fn spares_wait_for_their_retry_condition() {
     for spare in &spares {
         assert_eq!(spare.room_until, None);
         state.end_start(spare, Some(&no_room()), now);
-        state.spares.failed(&no_room(), now);
+        state.spares.on_start_failed(&no_room(), now);
     }
     let later = now + Duration::from_secs(3600);
     assert!(state.missing_spares(later, || false).0.is_empty());
     // A call still starts one.
     let caller = Caller::anonymous();
-    begun(state.step(&mut Waiter::new(&caller, later), later));
-    state.spares.cured(RetryCondition::Room);
+    expect_start(state.step(&mut Waiter::new(&caller, later), later));
+    state.spares.on_condition_met(RetryCondition::Room);
     assert_eq!(state.missing_spares(later, || false).0.len(), 1);
 }
 
@@ -132,13 +133,13 @@ fn a_failed_spare_refuses_no_earlier_call() {
     let spares = state.missing_spares(now, || false).0;
     state.end_start(&spares[0], Some(&crashed()), later);
     let caller = Caller::anonymous();
-    let start = begun(state.step(&mut Waiter::new(&caller, now), later));
+    let start = expect_start(state.step(&mut Waiter::new(&caller, now), later));
     // Neither does a failure that a later start has made up for.
     state.end_start(&start, Some(&crashed()), later);
     assert!(is_refused(&state.step(&mut Waiter::new(&caller, now), later)));
-    let good = begun(state.step(&mut Waiter::new(&caller, later), later));
+    let good = expect_start(state.step(&mut Waiter::new(&caller, later), later));
     state.end_start(&good, None, later);
-    begun(state.step(&mut Waiter::new(&caller, now), later));
+    expect_start(state.step(&mut Waiter::new(&caller, now), later));
 }
 
 #[test]
@@ -163,9 +164,9 @@ fn a_caller_that_began_an_unneeded_start_can_still_wait_for_room() {
     let now = Instant::now();
     let mut waiter = Waiter::new(&caller, now);
     // As for a caller whose child another host uses; that child is gone when the start fails.
-    let start = begun(state.wait_for_start(&mut waiter, None, None, now));
+    let start = expect_start(state.wait_for_start(&mut waiter, None, None, now));
     state.end_start(&start, Some(&no_room()), now);
-    let again = begun(state.step(&mut waiter, now));
+    let again = expect_start(state.step(&mut waiter, now));
     assert_eq!(again.room_until, Some(now + SLOT_WAIT));
     state.end_start(&again, Some(&no_room()), now + SLOT_WAIT);
     assert!(is_refused(&state.step(&mut waiter, now + SLOT_WAIT)));
@@ -182,22 +183,22 @@ async fn a_caller_waits_at_most_two_seconds_for_a_child_of_its_own() {
     let caller = Caller::named();
     let now = Instant::now();
     let mut waiter = Waiter::new(&caller, now);
-    let start = begun(state.step(&mut waiter, now));
+    let start = expect_start(state.step(&mut waiter, now));
     assert!(!start.is_needed());
     let until = |step| match step {
-        Step::WaitUntil(until) => until,
+        LeaseStep::WaitUntil(until) => until,
         other => panic!("{other:?}"),
     };
-    assert_eq!(until(state.step(&mut waiter, now)), now + APART);
+    assert_eq!(until(state.step(&mut waiter, now)), now + OWN_CHILD_WAIT);
     // A later caller waits for the same start, but no longer.
     let other = Caller::named();
-    let later = now + APART / 2;
-    assert_eq!(until(state.step(&mut Waiter::new(&other, later), later)), now + APART);
-    let is_shared = |step| matches!(step, Step::Use(used) if Arc::ptr_eq(&used, &member));
-    assert!(is_shared(state.step(&mut waiter, now + APART)));
+    let later = now + OWN_CHILD_WAIT / 2;
+    assert_eq!(until(state.step(&mut Waiter::new(&other, later), later)), now + OWN_CHILD_WAIT);
+    let is_shared = |step| matches!(step, LeaseStep::Use(used) if Arc::ptr_eq(&used, &member));
+    assert!(is_shared(state.step(&mut waiter, now + OWN_CHILD_WAIT)));
     // If it fails, callers share the existing child, and it is not retried at once.
     state.end_start(&start, Some(&no_room()), later);
-    state.spares.failed(&no_room(), later);
+    state.spares.on_start_failed(&no_room(), later);
     assert!(is_shared(state.step(&mut waiter, later)));
 }
 
@@ -207,11 +208,11 @@ fn spares_are_checked_again_when_the_shortest_pause_is_over() {
     (state.settings.warm, state.wanted_spares, state.ran_before) = (1, 1, true);
     let now = Instant::now();
     let gone = PoolError::NotLaunchable(NotLaunchable::NoProgram("command `a` not found".to_owned()));
-    let fails = |state: &mut State, failure: &PoolError, now: Instant| {
+    let fails = |state: &mut PoolState, failure: &PoolError, now: Instant| {
         let spares = state.missing_spares(now, || false).0;
         assert_eq!(spares.len(), 1);
         state.end_start(&spares[0], Some(failure), now);
-        state.spares.failed(failure, now);
+        state.spares.on_start_failed(failure, now);
         let later = state.missing_spares(now, || false).1;
         state.wake_at(later)
     };
@@ -234,9 +235,9 @@ fn spares_are_checked_again_when_the_shortest_pause_is_over() {
 #[test]
 fn one_start_at_a_time_waits_for_a_retry_condition() {
     let mut state = state(Scope::Shared, 2);
-    let mut first = state.await_cure();
+    let mut first = state.await_condition();
     assert!(matches!(first.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
-    let mut second = state.await_cure();
+    let mut second = state.await_condition();
     assert!(matches!(first.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
     assert!(matches!(second.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
     drop(state);
@@ -257,7 +258,7 @@ async fn a_spare_that_took_too_much_memory_is_not_replaced_at_once() {
             member.stop();
         }
         assert_eq!(member.is_evicted(), is_evicted);
-        state.stopped(&member, was_spare, now);
+        state.on_stopped(&member, was_spare, now);
         let (spares, later) = state.missing_spares(now, || false);
         assert_eq!(spares.len(), missing, "evicted: {is_evicted}, spare: {was_spare}");
         assert_eq!(later.is_some(), missing == 0);

@@ -11,8 +11,8 @@ pub(super) async fn get(names: &[String]) -> Result<BTreeMap<String, Vec<u8>>, S
     let keyring = connect().await?;
     let mut found = BTreeMap::new();
     for name in names {
-        if let Some(item) = items(&keyring, name).await.map_err(|error| told(&error))?.first() {
-            found.insert(name.clone(), item.get_secret().await.map_err(|error| told(&error))?);
+        if let Some(item) = items(&keyring, name).await.map_err(|error| describe_error(&error))?.first() {
+            found.insert(name.clone(), item.get_secret().await.map_err(|error| describe_error(&error))?);
         }
     }
     Ok(found)
@@ -28,19 +28,19 @@ pub(super) async fn set(name: &str, value: &str) -> Result<(), String> {
         let label = format!("Switchboard: {name}");
         collection.create_item(&label, attributes(name), value.as_bytes(), true, "text/plain").await.map(drop)
     };
-    stored.await.map_err(|error| told(&error))
+    stored.await.map_err(|error| describe_error(&error))
 }
 
 pub(super) async fn remove(name: &str) -> Result<(), String> {
     let keyring = connect().await?;
-    for item in items(&keyring, name).await.map_err(|error| told(&error))? {
-        item.delete().await.map_err(|error| told(&error))?;
+    for item in items(&keyring, name).await.map_err(|error| describe_error(&error))? {
+        item.delete().await.map_err(|error| describe_error(&error))?;
     }
     Ok(())
 }
 
 async fn connect() -> Result<SecretService<'static>, String> {
-    SecretService::connect(EncryptionType::Dh).await.map_err(|error| told(&error))
+    SecretService::connect(EncryptionType::Dh).await.map_err(|error| describe_error(&error))
 }
 
 /// The items of that name, unlocked.
@@ -57,7 +57,7 @@ fn attributes(name: &str) -> HashMap<&str, &str> {
     HashMap::from([("service", SERVICE), ("username", name)])
 }
 
-fn told(error: &Error) -> String {
+fn describe_error(error: &Error) -> String {
     match error {
         Error::Unavailable => "there is no Secret Service on this session's D-Bus".into(),
         Error::Locked | Error::Prompt | Error::PromptDisconnected => {

@@ -81,11 +81,11 @@ fn a_refusal_has_a_position() {
 #[test]
 fn only_the_path_is_changed_when_the_shim_moves() {
     let text = "{\"mcpServers\": {\"switchboard\": {\"env\": {}, \"command\": \"/old\" /* here */}}}";
-    let moved = point(text, "mcpServers", "/new").unwrap().unwrap();
+    let moved = set_command(text, "mcpServers", "/new").unwrap().unwrap();
     assert_eq!(moved, text.replace("/old", "/new"));
     let text = r#"{"mcp": {"switchboard": {"command": ["/old", "--workspace", "w"]}}}"#;
-    assert_eq!(point(text, "mcp", "/new").unwrap().unwrap(), text.replace("/old", "/new"));
-    assert_eq!(point("{}", "mcp", "/new"), Ok(None));
+    assert_eq!(set_command(text, "mcp", "/new").unwrap().unwrap(), text.replace("/old", "/new"));
+    assert_eq!(set_command("{}", "mcp", "/new"), Ok(None));
 }
 
 /// JSON as people and hosts write it: comments, trailing commas, any layout.

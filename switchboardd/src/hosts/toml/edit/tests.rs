@@ -51,5 +51,5 @@ fn servers_without_their_own_table_are_refused() {
 #[test]
 fn only_the_path_is_changed_when_the_shim_moves() {
     let text = "[mcp_servers.switchboard]\ncommand = '/old' # here\nenabled = true\n";
-    assert_eq!(point(text, "/new").unwrap().unwrap(), text.replace("'/old'", "\"/new\""));
+    assert_eq!(set_command(text, "/new").unwrap().unwrap(), text.replace("'/old'", "\"/new\""));
 }

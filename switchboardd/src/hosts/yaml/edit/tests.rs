@@ -81,7 +81,7 @@ fn text_that_cannot_be_edited_safely_is_refused() {
 #[test]
 fn only_the_path_is_changed_when_the_shim_moves() {
     let text = "mcpServers:\n  - name: switchboard\n    command: /old # here\n    env: {}\n";
-    assert_eq!(point(text, "/new").unwrap().unwrap(), text.replace("/old", "\"/new\""));
+    assert_eq!(set_command(text, "/new").unwrap().unwrap(), text.replace("/old", "\"/new\""));
 }
 
 /// Top-level members of a config, as people write them.

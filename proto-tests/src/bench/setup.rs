@@ -34,13 +34,13 @@ impl Drop for Process {
 }
 
 /// A process and the pipes to it.
-pub struct Piped {
+pub struct PipedProcess {
     // Dropped before the process, so that a process which waits for input ends by itself.
     pub wire: Wire,
     pub process: Process,
 }
 
-impl Piped {
+impl PipedProcess {
     fn start(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -51,29 +51,29 @@ impl Piped {
 }
 
 /// The child, driven directly.
-pub fn direct(ballast: usize) -> Piped {
-    Piped::start(Command::new(&bins().bench_part).arg("child").arg(ballast.to_string()))
+pub fn direct(ballast: usize) -> PipedProcess {
+    PipedProcess::start(Command::new(&bins().bench_part).arg("child").arg(ballast.to_string()))
 }
 
 /// A process that echoes its input: the cost of two pipes and two context switches.
-pub fn pong() -> Piped {
-    Piped::start(Command::new(&bins().bench_part).arg("pong"))
+pub fn pong() -> PipedProcess {
+    PipedProcess::start(Command::new(&bins().bench_part).arg("pong"))
 }
 
 /// The minimal shim and daemon of `floor.rs`.
-pub struct Floor {
+pub struct BaselineSetup {
     folder: tempfile::TempDir,
     daemon: Option<Process>,
     pub port: u16,
 }
 
-impl Default for Floor {
+impl Default for BaselineSetup {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Floor {
+impl BaselineSetup {
     pub fn new() -> Self {
         let mut floor = Self::without_daemon();
         let mut process = Command::new(&bins().bench_part)
@@ -108,15 +108,15 @@ impl Floor {
         UnixStream::connect(self.socket()).unwrap()
     }
 
-    pub fn shim(&self) -> Piped {
-        Piped::start(Command::new(&bins().bench_part).arg("floor-shim").arg(self.socket()))
+    pub fn shim(&self) -> PipedProcess {
+        PipedProcess::start(Command::new(&bins().bench_part).arg("floor-shim").arg(self.socket()))
     }
 
     /// A shim that starts its daemon.
-    pub fn starting_shim(&self) -> Piped {
+    pub fn starting_shim(&self) -> PipedProcess {
         let mut command = Command::new(&bins().bench_part);
         command.arg("floor-shim").arg(self.socket()).arg(&bins().bench_part).args(self.daemon_command());
-        Piped::start(&mut command)
+        PipedProcess::start(&mut command)
     }
 
     pub fn pids(&self) -> Vec<i32> {
@@ -128,7 +128,7 @@ impl Floor {
     }
 }
 
-impl Drop for Floor {
+impl Drop for BaselineSetup {
     fn drop(&mut self) {
         // Kills also a daemon that a shim started; its child ends when its pipe closes.
         let socket = self.socket();
@@ -143,13 +143,13 @@ impl Drop for Floor {
 }
 
 /// Switchboard itself, with `suites` definitions of the child.
-pub struct Ours {
+pub struct SwitchboardSetup {
     // Dropped before the home, which checks that no process is left.
     pub daemon: Option<DaemonProcess>,
     pub home: Home,
 }
 
-impl Ours {
+impl SwitchboardSetup {
     pub fn new(suites: usize) -> Self {
         let mut ours = Self::without_daemon(suites);
         ours.daemon = Some(ours.home.daemon());
@@ -169,7 +169,7 @@ impl Ours {
     }
 
     /// A shim before its handshake.
-    pub fn shim(&self) -> Piped {
+    pub fn shim(&self) -> PipedProcess {
         let mut command = Command::new(&bins().switchboard);
         command
             .arg("--socket")
@@ -179,11 +179,11 @@ impl Ours {
             .env_clear()
             .envs(self.home.environment())
             .current_dir(self.home.workspace());
-        Piped::start(&mut command)
+        PipedProcess::start(&mut command)
     }
 
     /// A shim after its handshake, with the child running.
-    pub fn warm_shim(&self) -> Piped {
+    pub fn warm_shim(&self) -> PipedProcess {
         let mut shim = self.shim();
         shim.wire.initialize();
         shim.wire.ask(&suite_call("echo", ECHO));
@@ -232,18 +232,18 @@ fn with_descendants(pid: i32) -> Vec<i32> {
 }
 
 /// The CPU sets that processes are placed on.
-pub struct Cores {
+pub struct CpuCores {
     all: CpuSet,
     one: CpuSet,
 }
 
-impl Default for Cores {
+impl Default for CpuCores {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Cores {
+impl CpuCores {
     pub fn new() -> Self {
         let all = sched_getaffinity(None).unwrap();
         let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| all.is_set(*cpu)).unwrap();
@@ -253,7 +253,7 @@ impl Cores {
     }
 
     /// Pins these processes, and this thread, to one core, or lets them run on all.
-    pub fn place(&self, pinned: bool, pids: &[i32]) {
+    pub fn pin(&self, pinned: bool, pids: &[i32]) {
         let set = if pinned { &self.one } else { &self.all };
         sched_setaffinity(None, set).unwrap();
         for pid in pids {

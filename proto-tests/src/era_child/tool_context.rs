@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Child;
-use super::calls::{Cancelled, Turn};
+use super::calls::{CallState, Cancelled};
 
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
@@ -23,9 +23,9 @@ impl Level {
     }
 }
 
-pub(crate) struct Stage<'a> {
+pub(crate) struct ToolContext<'a> {
     pub(super) child: &'a Child,
-    pub(super) turn: &'a Turn,
+    pub(super) turn: &'a CallState,
     pub(super) progress_token: Option<&'a Value>,
     /// The minimum level of log messages; `None` for no log messages.
     pub(super) floor: Option<Level>,
@@ -33,7 +33,7 @@ pub(crate) struct Stage<'a> {
     pub(super) progress_speaks: bool,
 }
 
-impl Stage<'_> {
+impl ToolContext<'_> {
     pub(super) fn sleep(&self, milliseconds: u64) -> Result<(), Cancelled> {
         self.turn.sleep(Duration::from_millis(milliseconds))
     }

@@ -6,16 +6,16 @@ use std::hash::{BuildHasher, RandomState};
 use serde_json::{Map, Value, json};
 
 #[derive(Default)]
-pub(crate) struct Seal(RandomState);
+pub(crate) struct AnswerSigner(RandomState);
 
-impl Seal {
-    pub(super) fn close(&self, subject: &str, answers: &Map<String, Value>) -> String {
+impl AnswerSigner {
+    pub(super) fn sign(&self, subject: &str, answers: &Map<String, Value>) -> String {
         let text = json!({"for": subject, "answers": answers}).to_string();
         format!("{text}.{:016x}", self.0.hash_one(&text))
     }
 
     /// The answers, if the state is ours, unchanged and for this subject.
-    pub(super) fn open(&self, subject: &str, state: &str) -> Option<Map<String, Value>> {
+    pub(super) fn verify(&self, subject: &str, state: &str) -> Option<Map<String, Value>> {
         let (text, mark) = state.rsplit_once('.')?;
         if mark != format!("{:016x}", self.0.hash_one(text)) {
             return None;
@@ -31,13 +31,13 @@ mod tests {
 
     #[test]
     fn only_unchanged_state_of_the_same_subject_opens() {
-        let seal = Seal::default();
+        let signer = AnswerSigner::default();
         let answers = json!({"a": {"n": 1}}).as_object().unwrap().clone();
-        let state = seal.close("tool", &answers);
-        assert_eq!(seal.open("tool", &state), Some(answers.clone()));
-        assert_eq!(seal.open("other", &state), None);
-        assert_eq!(seal.open("tool", &format!("{state}-TAMPERED")), None);
-        assert_eq!(seal.open("tool", &state.replace('1', "2")), None);
-        assert_eq!(Seal::default().open("tool", &state), None, "another process");
+        let state = signer.sign("tool", &answers);
+        assert_eq!(signer.verify("tool", &state), Some(answers.clone()));
+        assert_eq!(signer.verify("other", &state), None);
+        assert_eq!(signer.verify("tool", &format!("{state}-TAMPERED")), None);
+        assert_eq!(signer.verify("tool", &state.replace('1', "2")), None);
+        assert_eq!(AnswerSigner::default().verify("tool", &state), None, "another process");
     }
 }

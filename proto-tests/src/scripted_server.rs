@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::wait::{PATIENCE, until_true};
+use crate::wait::{TEST_TIMEOUT, until_true};
 
 /// One recorded request.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct RecordedRequest {
     pub verb: String,
     pub target: String,
     pub headers: Vec<(String, String)>,
@@ -23,7 +23,7 @@ pub struct Asked {
     pub bytes: Vec<u8>,
 }
 
-impl Asked {
+impl RecordedRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
@@ -50,9 +50,9 @@ impl Asked {
 }
 
 /// Writes the response. A connection serves one request.
-pub struct Back(TcpStream);
+pub struct Responder(TcpStream);
 
-impl Back {
+impl Responder {
     /// Writes raw bytes; false if the client is gone.
     pub fn raw(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.0.write_all(bytes.as_ref()).and_then(|()| self.0.flush()).is_ok()
@@ -96,21 +96,21 @@ impl Back {
 
     /// Waits until the client closes the connection; false if it does not.
     pub fn is_left(&mut self) -> bool {
-        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.0.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         matches!(self.0.read(&mut [0; 64]), Ok(0) | Err(_))
     }
 }
 
 /// The server; stops on drop.
-pub struct Far {
+pub struct ScriptedServer {
     port: u16,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RecordedRequest>>>,
     ended: Arc<AtomicBool>,
 }
 
-impl Far {
+impl ScriptedServer {
     /// Answers every request with `answer`, each on its own thread.
-    pub fn start(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Self {
+    pub fn start(answer: impl Fn(&RecordedRequest, &mut Responder) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let (asked, ended) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
@@ -124,7 +124,7 @@ impl Far {
                 thread::spawn(move || {
                     let Some(request) = read(&stream) else { return };
                     notes.lock().unwrap().push(request.clone());
-                    let mut back = Back(stream);
+                    let mut back = Responder(stream);
                     answer(&request, &mut back);
                     let _ = back.0.shutdown(Shutdown::Write);
                     // Closing with unread bytes would send a reset, which may discard what was written.
@@ -145,13 +145,13 @@ impl Far {
     }
 
     /// All requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
     /// The method of each request, or its HTTP verb if it has none.
     pub fn whats(&self) -> Vec<String> {
-        self.asked().iter().map(Asked::what).collect()
+        self.asked().iter().map(RecordedRequest::what).collect()
     }
 
     /// How many such requests arrived.
@@ -161,13 +161,13 @@ impl Far {
 
     /// Waits for such a request and returns the first.
     #[track_caller]
-    pub fn hears(&self, what: &str) -> Asked {
-        until_true(what, PATIENCE, || self.count(what) > 0);
+    pub fn wait_for(&self, what: &str) -> RecordedRequest {
+        until_true(what, TEST_TIMEOUT, || self.count(what) > 0);
         self.asked().into_iter().find(|asked| asked.what() == what).unwrap()
     }
 }
 
-impl Drop for Far {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         // Wakes the accepting thread.
@@ -175,8 +175,8 @@ impl Drop for Far {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+fn read(stream: &TcpStream) -> Option<RecordedRequest> {
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
@@ -193,7 +193,13 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked { verb, target, headers, body: String::from_utf8_lossy(&body).into_owned(), bytes: body })
+    Some(RecordedRequest {
+        verb,
+        target,
+        headers,
+        body: String::from_utf8_lossy(&body).into_owned(),
+        bytes: body,
+    })
 }
 
 /// The only tool of the well-behaved servers.
@@ -202,13 +208,13 @@ pub fn tools() -> Value {
 }
 
 /// The tool's result: its arguments as text.
-pub fn echoed(asked: &Asked) -> Value {
+pub fn echoed(asked: &RecordedRequest) -> Value {
     let text = asked.message()["params"]["arguments"].to_string();
     json!({"content": [{"type": "text", "text": text}]})
 }
 
 /// A well-behaved legacy server with sessions, for requests that a test does not care about.
-pub fn legacy(asked: &Asked, back: &mut Back) {
+pub fn legacy(asked: &RecordedRequest, back: &mut Responder) {
     let session = asked.header("mcp-session-id");
     match asked.what().as_str() {
         "initialize" => {
@@ -228,7 +234,7 @@ pub fn legacy(asked: &Asked, back: &mut Back) {
 }
 
 /// A well-behaved modern server.
-pub fn modern(asked: &Asked, back: &mut Back) {
+pub fn modern(asked: &RecordedRequest, back: &mut Responder) {
     let complete = |mut result: Value| {
         result["resultType"] = "complete".into();
         result

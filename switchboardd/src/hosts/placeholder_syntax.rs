@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Gaps, Host};
+use super::{Host, PlaceholderSyntax};
 use crate::env_file::is_name;
 
 /// Converts the texts of one entry.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct PlaceholderReader<'a> {
     pub(super) host: &'a Host,
     /// Values that VS Code asks its user for.
     inputs: &'a Value,
@@ -27,18 +27,18 @@ const PROJECT: [&str; 9] = [
     "fileWorkspaceFolder",
 ];
 
-impl<'a> Reader<'a> {
+impl<'a> PlaceholderReader<'a> {
     pub(super) fn new(host: &'a Host, inputs: &'a Value) -> Self {
         Self { host, inputs, notes: Vec::new() }
     }
 
     /// Converts one text. `Err` says why that is impossible.
     pub(super) fn text(&mut self, text: &str) -> Result<String, String> {
-        match self.host.gaps {
-            Gaps::Secrets => secrets(text),
-            Gaps::Braces => braces(text),
-            Gaps::Dollar => self.braced(&dollars(text)),
-            Gaps::None | Gaps::Plain | Gaps::Env => self.braced(text),
+        match self.host.placeholders {
+            PlaceholderSyntax::Secrets => secrets(text),
+            PlaceholderSyntax::Braces => braces(text),
+            PlaceholderSyntax::Dollar => self.braced(&dollars(text)),
+            PlaceholderSyntax::None | PlaceholderSyntax::Plain | PlaceholderSyntax::Env => self.braced(text),
         }
     }
 
@@ -49,18 +49,18 @@ impl<'a> Reader<'a> {
             made.push_str(&rest[..at]);
             let Some(end) = rest[at..].find('}') else { break };
             let whole = &rest[at..=at + end];
-            made.push_str(&self.gap(whole, &whole[2..whole.len() - 1])?);
+            made.push_str(&self.placeholder(whole, &whole[2..whole.len() - 1])?);
             rest = &rest[at + end + 1..];
         }
         made.push_str(rest);
         Ok(made)
     }
 
-    fn gap(&mut self, whole: &str, inner: &str) -> Result<String, String> {
+    fn placeholder(&mut self, whole: &str, inner: &str) -> Result<String, String> {
         let name = inner.split(':').next().unwrap_or(inner);
-        let is_filled = match self.host.gaps {
-            Gaps::Plain | Gaps::Dollar => !inner.starts_with("env:"),
-            Gaps::Env => {
+        let is_filled = match self.host.placeholders {
+            PlaceholderSyntax::Plain | PlaceholderSyntax::Dollar => !inner.starts_with("env:"),
+            PlaceholderSyntax::Env => {
                 inner.contains(':') || !is_name(inner) || PROJECT.contains(&inner) || inner == "userHome"
             }
             _ => false,
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         if let Some(id) = inner.strip_prefix("input:") {
             return Ok(self.input(id));
         }
-        if name != inner && self.host.gaps == Gaps::Env {
+        if name != inner && self.host.placeholders == PlaceholderSyntax::Env {
             return Err(format!("only {} can fill in `{whole}`", self.host.name));
         }
         Ok(whole.to_owned())
@@ -168,7 +168,7 @@ mod tests {
     #[track_caller]
     fn check(host: &str, text: &str, expect: Result<&str, &str>) {
         let inputs = json!([{"id": "region", "default": "eu"}]);
-        let mut reader = Reader::new(by_id(host).unwrap(), &inputs);
+        let mut reader = PlaceholderReader::new(by_id(host).unwrap(), &inputs);
         match (reader.text(text), expect) {
             (Ok(found), Ok(expect)) => assert_eq!(found, expect, "{host}: {text}"),
             (Err(why), Err(part)) => assert!(why.contains(part), "{host}: {text}: {why}"),
@@ -195,7 +195,7 @@ mod tests {
         check("windsurf", "${file:/x}", Err("only Windsurf can fill in"));
         check("opencode", "{file:~/.key}", Err("`{file:…}`"));
         let inputs = Value::Null;
-        let mut reader = Reader::new(by_id("codex").unwrap(), &inputs);
+        let mut reader = PlaceholderReader::new(by_id("codex").unwrap(), &inputs);
         assert_eq!(reader.text("${HOME}").as_deref(), Ok("${HOME}"));
         assert_eq!(reader.notes, ["`${HOME}` is plain text to Codex; here it is filled in"]);
     }
