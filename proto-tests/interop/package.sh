@@ -30,7 +30,7 @@ trap '"${as_root[@]}" rm -rf "$work"' EXIT
 
 # The crates. Dependencies between them are taken from each other, not from the registry.
 cd "$source"
-published=(switchboard-wire switchboardd switchboard-shim)
+published=(switchboard-wire switchboard-mcp switchboard-definitions switchboard-hosts switchboardd switchboard-shim)
 cargo package --quiet --no-verify --allow-dirty --target-dir "$work/target" "${published[@]/#/--package=}"
 for crate in "${published[@]}"; do
     archive=$(echo "$work/target/package/$crate"-[0-9]*.crate)
@@ -55,7 +55,7 @@ for crate in "${published[@]}"; do
         grep -q "^$key = " "$work/$crate"-[0-9]*/Cargo.toml || fail "$crate: no \`$key\`"
     done
 done
-ok "three crates are packed with all that they need"
+ok "six crates are packed with all that they need"
 
 command -v dpkg-deb >/dev/null || skip "dpkg is missing: no Debian package"
 [ "$(id -u)" -eq 0 ] || [ ${#as_root[@]} -gt 0 ] || skip "installing a package takes root, \`sudo\` without a password, or fakeroot"

@@ -1,6 +1,8 @@
 //! The caller of a request: where the child sends its progress, logs and questions.
 
+pub mod mailbox;
 mod stateless;
+pub mod subscriptions;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,13 +15,13 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
-use crate::client_capabilities::ClientCapabilities;
-use crate::era::request_meta::RequestMeta;
-use crate::era::{ProtocolEra, envelope};
-use crate::log_level::LogLevel;
-use crate::mailbox::{Mailbox, MessageKind};
-use crate::methods;
-use crate::savings_recorder::SessionUsage;
+use crate::caller::mailbox::{Mailbox, MessageKind};
+use crate::savings::recorder::SessionUsage;
+use switchboard_mcp::client_capabilities::ClientCapabilities;
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::era::{ProtocolEra, envelope};
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 
 pub use stateless::{InputEntry, StatelessRequest};
 
@@ -33,7 +35,7 @@ pub struct RunId {
 
 impl RunId {
     pub fn new() -> Arc<Self> {
-        let name = crate::random::hex(4).into();
+        let name = switchboard_wire::random::hex(4).into();
         Arc::new(Self { name, questions: AtomicU64::new(1) })
     }
 

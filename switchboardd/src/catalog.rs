@@ -1,6 +1,9 @@
 //! The suites that one workspace's sessions see: an immutable snapshot with a generation number.
 
+pub mod layer;
 mod list_fingerprints;
+pub mod merged_items;
+pub mod workspace;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -9,16 +12,16 @@ use switchboard_wire::rpc;
 
 pub use list_fingerprints::ListFingerprints;
 
-use crate::config::{Config, Conflicts};
-use crate::digest;
-use crate::document::{Problem, nearest};
-use crate::layer::Layer;
-use crate::manifest::Manifest;
-use crate::merged_items::{ChildPart, MergeRules, MergedItems};
+use crate::catalog::layer::Layer;
+use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
+use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
 use crate::suite::Suite;
-use crate::suite_name;
-use crate::trust::{JudgedDefinition, TrustStatus};
+use switchboard_definitions::config::{Config, Conflicts};
+use switchboard_definitions::digest;
+use switchboard_definitions::document::{Problem, nearest};
+use switchboard_definitions::suite_name;
+use switchboard_definitions::trust::{JudgedDefinition, TrustStatus};
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -296,9 +299,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::SuiteConfig;
-    use crate::definition::Definition;
-    use crate::discover::WatchedPaths;
+    use switchboard_definitions::config::SuiteConfig;
+    use switchboard_definitions::definition::Definition;
+    use switchboard_definitions::discover::WatchedPaths;
 
     fn layer(children: &[&str], chosen: &[(&str, &str)]) -> Layer {
         let mut config = Config::defaults(Path::new("/"));

@@ -40,6 +40,7 @@ mod stderr;
 mod timeouts;
 mod tools;
 mod transport;
+pub mod value_resolver;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -48,7 +49,6 @@ use std::time::Duration;
 use switchboard_wire::envelope::Malformed;
 use tokio::time::Instant;
 
-pub use crate::config::Limits;
 pub use calls::{ChildId, ChildResponse};
 pub use failure::ChildError;
 pub use handshake::{ServerInfo, StartError};
@@ -67,15 +67,16 @@ pub use runner::Runners;
 pub use spawn::{ChildExit, program};
 pub use start::{ChildStart, StartDeps};
 pub use stderr::{StderrLine, StderrRing, written};
+pub use switchboard_definitions::config::Limits;
 pub use tools::{ArgumentNames, Tool, ToolList};
 
-use crate::era::ProtocolEra;
-use crate::metrics::child_metrics::ChildMetrics;
+use crate::observe::metrics::child_metrics::ChildMetrics;
 use calls::Calls;
 use cancels::CancelWatch;
 use failure::clip;
 use following::SubscriptionState;
 use lifecycle::Lifecycle;
+use switchboard_mcp::era::ProtocolEra;
 use timeouts::CallTable;
 use transport::ChildTransport;
 

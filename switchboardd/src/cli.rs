@@ -157,14 +157,15 @@ fn uses_state(command: &Command) -> bool {
 
 /// Refuses a state folder that other users could change: it holds consent, secrets and logins.
 fn check_state(state: &Path) -> Result<(), CliExit> {
-    crate::files::state::check(state).map_err(|error| output::failed(&daemon::Fatal::State(error)))
+    switchboard_definitions::files::state::check(state)
+        .map_err(|error| output::failed(&daemon::Fatal::State(error)))
 }
 
 async fn serve(args: &Args) -> CliExit {
     // Inherited descriptors must not reach children: a pipe that stays open keeps its reader waiting.
     close_fds::set_fds_cloexec(3, &[]);
     let state = daemon::home().map(|home| daemon::state_folder(&home)).unwrap_or_default();
-    crate::logging::init(args.log_format, &state);
+    crate::system::logging::init(args.log_format, &state);
     let exit = match daemon::serve(args).await {
         Ok(()) => CliExit::Ok,
         Err(fatal) => {
@@ -173,7 +174,7 @@ async fn serve(args: &Args) -> CliExit {
             CliExit::Error
         }
     };
-    crate::logging::flush();
+    crate::system::logging::flush();
     exit
 }
 

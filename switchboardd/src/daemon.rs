@@ -27,10 +27,10 @@ use std::time::Duration;
 
 use switchboard_wire::hop::Draining;
 
-use crate::daemon_state::{Daemon, Phase};
-use crate::event_loop::Serving;
 use crate::http::{HttpServer, Listener};
 use crate::reload::Reloader;
+use crate::state::{Daemon, Phase};
+use switchboard_definitions::event_loop::Serving;
 
 /// How long calls in flight may take to finish once the daemon drains.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);

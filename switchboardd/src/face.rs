@@ -18,16 +18,16 @@ use switchboard_wire::rpc;
 
 use crate::caller::Caller;
 use crate::catalog::Catalog;
-use crate::daemon_state::Daemon;
-use crate::era::request_meta::RequestMeta;
-use crate::era::request_params::RequestParams;
-use crate::era::{InvalidRequest, ProtocolEra};
-use crate::error::Failure;
-use crate::list_changes;
-use crate::log_level::LogLevel;
-use crate::methods;
+use crate::changes::list_changes;
 use crate::session::Session;
+use crate::state::Daemon;
 use crate::suite::SuiteReply;
+use crate::suite::failure::Failure;
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::era::{InvalidRequest, ProtocolEra};
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 
 pub use crate::session::Face;
 pub use aggregate::instructions;

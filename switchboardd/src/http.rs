@@ -28,9 +28,9 @@ use axum::routing::{any, get, post};
 pub use listener::{Listener, MemoryConnector, MemoryListener, Peer, PeerAddress};
 pub use server::HttpServer;
 
-use crate::daemon_state::Daemon;
 use crate::reload::Reloader;
 use crate::savings::SavingsCache;
+use crate::state::Daemon;
 
 /// What routes answer from; each takes the part that it needs.
 #[derive(Debug, Clone)]

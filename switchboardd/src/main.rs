@@ -5,18 +5,18 @@
 
 use std::process::ExitCode;
 
-use switchboardd::environment::SHELL_ENV;
-use switchboardd::secrets::keyring::KEYRING;
-use switchboardd::tokens::COUNT_TOKENS;
+use switchboardd::savings::tokens::COUNT_TOKENS;
+use switchboardd::system::environment::SHELL_ENV;
+use switchboardd::system::secrets::keyring::KEYRING;
 
 fn main() -> ExitCode {
     // Before anything else: a guard is started for every child and must stay tiny.
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         Some(first) if first == "--guard" => switchboardd::child::guard::run(),
-        Some(first) if first == SHELL_ENV => switchboardd::environment::run_shell(args),
-        Some(first) if first == KEYRING => switchboardd::secrets::keyring::run(),
-        Some(first) if first == COUNT_TOKENS => switchboardd::tokens::run(),
+        Some(first) if first == SHELL_ENV => switchboardd::system::environment::run_shell(args),
+        Some(first) if first == KEYRING => switchboardd::system::secrets::keyring::run(),
+        Some(first) if first == COUNT_TOKENS => switchboardd::savings::tokens::run(),
         _ => switchboardd::cli::main(),
     }
 }

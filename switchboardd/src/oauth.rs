@@ -33,9 +33,9 @@ pub use login::Login;
 use store::LoginStore;
 
 use crate::child::remote::auth::{Authorizer, Authorizers};
-use crate::config::OauthConfig;
-use crate::definition::DisplayUrl;
-use crate::value_resolver::ValueResolver;
+use crate::child::value_resolver::ValueResolver;
+use switchboard_definitions::config::OauthConfig;
+use switchboard_definitions::definition::DisplayUrl;
 
 /// More than users have; a definition whose URL keeps changing could create many.
 const MAX_LOGINS_KEPT: usize = 64;

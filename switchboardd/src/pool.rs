@@ -6,8 +6,10 @@
 //! waits, `start.rs` starts children, and `supervise.rs` supervises those that run.
 
 mod breaker;
+pub mod budget;
 mod history;
 mod lease;
+pub mod manifest;
 mod member;
 mod pools;
 mod settings;
@@ -29,23 +31,23 @@ pub use member::{Member, MemberRegistry};
 pub use pools::Pools;
 pub use settings::{PoolSettings, RootsOf};
 
-use crate::budget::{Budget, NoRoom};
 use crate::caller::Caller;
+use crate::caller::subscriptions::Subscriptions;
 use crate::child::remote::{HttpClients, address};
+use crate::child::value_resolver::{NotLaunchable, ValueResolver};
 use crate::child::{Child, ChildError, ChildRegistry, Launcher, RunLog, Runners, StderrLine, StderrRing};
-use crate::config::Scope;
-use crate::definition::{Launch, ResolvedLaunch};
-use crate::log_level::LogLevel;
-use crate::manifest::{Manifest, Manifests};
-use crate::metrics::Metrics;
-use crate::metrics::child_metrics::ChildMetrics;
-use crate::metrics_export::PoolCounts;
 use crate::oauth::{Login, Logins};
-use crate::savings_recorder::{ChildUse, Fingerprint, SavingsRecorder};
-use crate::status_changed::StatusChanged;
-use crate::subscriptions::Subscriptions;
-use crate::value_resolver::{NotLaunchable, ValueResolver};
+use crate::observe::metrics::Metrics;
+use crate::observe::metrics::child_metrics::ChildMetrics;
+use crate::observe::metrics_export::PoolCounts;
+use crate::observe::status_changed::StatusChanged;
+use crate::pool::budget::{Budget, NoRoom};
+use crate::pool::manifest::{Manifest, Manifests};
+use crate::savings::recorder::{ChildUse, Fingerprint, SavingsRecorder};
 use state::PoolState;
+use switchboard_definitions::config::Scope;
+use switchboard_definitions::definition::{Launch, ResolvedLaunch};
+use switchboard_mcp::log_level::LogLevel;
 
 /// How long a call waits for room, from when it came in: in the budget, or until one of `max` children
 /// becomes free for its session.

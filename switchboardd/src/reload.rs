@@ -5,19 +5,20 @@
 //! system), only its own workspace is not updated.
 
 mod values;
+pub mod watch;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
 use crate::catalog::Catalog;
-use crate::config::{Config, ConfigOwner, ConfigSource, LastGood, Watch};
-use crate::daemon_state::{Daemon, Reload};
-use crate::document::Problem;
-use crate::event_loop::try_run_blocking;
-use crate::layer::{Layer, Locations};
-use crate::watch::{POLL_INTERVAL, WatchPlan, Watcher};
-use crate::workspace::Workspace;
+use crate::catalog::layer::{Layer, Locations};
+use crate::catalog::workspace::Workspace;
+use crate::reload::watch::{POLL_INTERVAL, WatchPlan, Watcher};
+use crate::state::{Daemon, Reload};
+use switchboard_definitions::config::{Config, ConfigOwner, ConfigSource, LastGood, Watch};
+use switchboard_definitions::document::Problem;
+use switchboard_definitions::event_loop::try_run_blocking;
 use values::ValueChecks;
 
 /// Changes come in bursts: an editor writes, renames, writes again.

@@ -5,8 +5,10 @@
 //! tokenizer's vocabulary, and only for texts that were never counted (`tokens.rs`).
 
 mod advice;
+pub mod recorder;
 mod report;
 pub mod snapshot;
+pub mod tokens;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +17,9 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::event_loop::run_blocking;
-use crate::savings_recorder::{Fingerprint, SavingsRecorder};
-use crate::tokens;
+use crate::savings::recorder::{Fingerprint, SavingsRecorder};
 use snapshot::SavingsSnapshot;
+use switchboard_definitions::event_loop::run_blocking;
 
 /// The last report, and when its computation began.
 #[derive(Debug, Default)]

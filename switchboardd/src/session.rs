@@ -6,6 +6,7 @@ mod disconnects;
 mod face;
 mod sequencer;
 mod streams;
+pub mod suspended_calls;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ pub use streams::{EventId, EventStream, ReadGuard, Streams};
 
 use crate::caller::{Caller, RunId};
 use crate::catalog::ListFingerprints;
-use crate::workspace::Workspace;
+use crate::catalog::workspace::Workspace;
 use sequencer::Sequencer;
 
 /// Limit of named clients without a session, per workspace.
@@ -90,7 +91,7 @@ impl Session {
         folder: Option<PathBuf>,
         face: Face,
     ) -> Arc<Self> {
-        let id = crate::random::hex(16).into();
+        let id = switchboard_wire::random::hex(16).into();
         Self::new(id, workspace, folder, face, Caller::for_session(run_id.clone()), None)
     }
 
@@ -98,7 +99,7 @@ impl Session {
     pub fn over_http(run_id: &Arc<RunId>, workspace: &Arc<Workspace>, face: Face) -> Arc<Self> {
         let caller = Caller::for_session(run_id.clone());
         let streams = caller.mailbox().map(|own| Streams::new(own.clone()));
-        let (id, folder) = (crate::random::hex(16).into(), workspace.root.clone());
+        let (id, folder) = (switchboard_wire::random::hex(16).into(), workspace.root.clone());
         Self::new(id, workspace, folder, face, caller, streams)
     }
 

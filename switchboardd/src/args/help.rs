@@ -45,7 +45,7 @@ fn misuse(error: &clap::Error) -> ! {
         let said = said.strip_prefix("error: ").unwrap_or(&said).trim_end();
         let said = serde_json::json!({ "error": said }).to_string();
         #[expect(clippy::disallowed_methods, reason = "JSON without hidden characters")]
-        let _ = writeln!(std::io::stdout(), "{}", crate::visible::visible_json(&said));
+        let _ = writeln!(std::io::stdout(), "{}", switchboard_wire::visible::visible_json(&said));
     }
     error.exit()
 }

@@ -10,9 +10,9 @@ use switchboard_wire::rpc;
 use tokio::sync::Notify;
 
 use super::{Caller, OnAnswer, Profile};
-use crate::era::question;
-use crate::era::request_meta::RequestMeta;
-use crate::methods;
+use switchboard_mcp::era::question;
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::methods;
 
 #[derive(Debug)]
 pub struct StatelessRequest {
@@ -220,8 +220,8 @@ impl PendingInput {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client_capabilities::ClientCapabilities;
-    use crate::log_level::LogLevel;
+    use switchboard_mcp::client_capabilities::ClientCapabilities;
+    use switchboard_mcp::log_level::LogLevel;
 
     fn stateless() -> Arc<Caller> {
         let client_capabilities =

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Catalog;
+use crate::caller::subscriptions::{LISTS, ListChangeCounts};
 use crate::child::ListKind;
-use crate::digest;
-use crate::subscriptions::{LISTS, ListChangeCounts};
+use switchboard_definitions::digest;
 
 /// Fingerprints of what a host was last shown or told of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl ListFingerprints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::methods;
+    use switchboard_mcp::methods;
 
     fn seen(is_known: bool, tools: &str, prompts: &str) -> ListFingerprints {
         let offers = OfferFingerprints { prompts: prompts.to_owned(), resources: "r".to_owned() };

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::calls::ChildId;
 use super::questions::CALL_ENDED;
 use super::{Child, Limits};
-use crate::era::ProtocolEra;
-use crate::methods;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 
 /// How long a child may take to answer the `ping` that shows that it has read a cancel.
 const CANCEL_PING_TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,8 +2,8 @@
 
 use super::ChildExit;
 use super::remote::RemoteError;
-use crate::definition::Redactor;
-use crate::visible::clipped_lines;
+use switchboard_definitions::definition::Redactor;
+use switchboard_wire::visible::clipped_lines;
 
 /// Why a child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

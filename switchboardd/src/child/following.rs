@@ -7,10 +7,10 @@ use switchboard_wire::envelope::quoted;
 use tokio::sync::Notify;
 
 use super::{Child, Limits, Ownership};
-use crate::era::ProtocolEra;
-use crate::log_level::LogLevel;
-use crate::methods;
-use crate::subscriptions::Subscriptions;
+use crate::caller::subscriptions::Subscriptions;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 
 /// How long a modern child may take to acknowledge a subscription.
 const ACK_TIMEOUT: Duration = Duration::from_secs(2);

@@ -31,7 +31,7 @@ const TERM_GRACE: Duration = Duration::from_millis(1000);
 
 /// Runs a guard to its end. The NOTE argument is only for readers of a process list.
 pub fn run() -> ExitCode {
-    crate::unreadable::protect_memory();
+    crate::system::unreadable::protect_memory();
     let Some((control, input)) = take_control() else {
         return ExitCode::from(2);
     };
@@ -108,7 +108,7 @@ fn start(order: &GuardOrder, input: OwnedFd) -> std::io::Result<GuardedProcesses
         let limit = rustix::process::getrlimit(Resource::Nofile);
         let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: order.files, ..limit });
     }
-    let cores = order.core.map(crate::unreadable::CoreLimitGuard::allow);
+    let cores = order.core.map(crate::system::unreadable::CoreLimitGuard::allow);
     let spawned = executed.stdin(input).process_group(0).spawn();
     drop(cores);
     // It holds the child's stdin, which must close when the child closes it.

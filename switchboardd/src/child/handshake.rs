@@ -13,11 +13,11 @@ use switchboard_wire::rpc;
 
 use super::calls::ChildResponse;
 use super::{Child, ChildError, Limits, Ownership, clip, millis};
-use crate::definition::Redactor;
-use crate::era::envelope::{Envelope, with_envelope};
-use crate::era::{ProtocolEra, SERVER_KEY};
-use crate::error_codes::UNSUPPORTED_VERSION;
-use crate::methods;
+use switchboard_definitions::definition::Redactor;
+use switchboard_mcp::era::envelope::{Envelope, with_envelope};
+use switchboard_mcp::era::{ProtocolEra, SERVER_KEY};
+use switchboard_mcp::error_codes::UNSUPPORTED_VERSION;
+use switchboard_mcp::methods;
 
 /// The `initialize` params. They cannot depend on a host, because the child may be shared or be a spare.
 /// Roots are announced only if one session owns the child, or will.

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::calls::{CallOutcome, ChildId, ChildResponse};
 use super::{Child, ChildError, Limits};
-use crate::metrics::child_metrics::FinishedCall;
-use crate::metrics::{ToolLabel, outcome};
-use crate::telemetry::trace::SpanContext;
+use crate::observe::metrics::child_metrics::FinishedCall;
+use crate::observe::metrics::{ToolLabel, outcome};
+use crate::observe::telemetry::trace::SpanContext;
 
 /// A call in flight. Dropping it cancels the call in the child.
 pub struct InFlight {

@@ -15,12 +15,12 @@ use super::calls::{CallOutcome, Candidates, ChildId, ChildResponse, Delivery, Me
 use super::malformed::is_id;
 use super::questions::error;
 use super::{Child, ChildError, ChildTransport};
-use crate::era::{ProtocolEra, question, subscription};
-use crate::log_level::LogLevel;
-use crate::mailbox::MessageKind;
-use crate::methods;
-use crate::metrics::outcome;
-use crate::subscriptions::Recipient;
+use crate::caller::mailbox::MessageKind;
+use crate::caller::subscriptions::Recipient;
+use crate::observe::metrics::outcome;
+use switchboard_mcp::era::{ProtocolEra, question, subscription};
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 
 /// Stands in for the answer to a `subscriptions/listen` request that the child cancelled.
 const LISTEN_END: &[u8] = br#"{"id":0,"jsonrpc":"2.0","result":{}}"#;

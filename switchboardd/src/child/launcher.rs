@@ -23,7 +23,7 @@ use super::memory_pipe::{PipeReader, PipeWriter, memory_pipe};
 use super::outbox::Outbox;
 use super::spawn::{ChildExit, Guard, SpawnedChild, spawn};
 use super::{ChildError, StartDeps};
-use crate::definition::ResolvedCommand;
+use switchboard_definitions::definition::ResolvedCommand;
 
 /// After TERM, how long an in-memory child may take to end, as a guard gives a process.
 const TERM_GRACE: Duration = Duration::from_secs(1);

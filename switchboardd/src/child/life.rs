@@ -12,8 +12,8 @@ use super::registry::{BudgetSlot, ChildRegistry};
 use super::spawn::ChildExit;
 use super::transport::ChildTransport;
 use super::{Child, ChildError, ChildStart, StartDeps, orphans};
-use crate::definition::ResolvedCommand;
-use crate::event_loop::try_run_blocking;
+use switchboard_definitions::definition::ResolvedCommand;
+use switchboard_definitions::event_loop::try_run_blocking;
 
 /// After a child closed its output or its input, how long it may take to exit before it is ended.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);
@@ -187,7 +187,7 @@ pub(crate) mod tests {
     use super::super::{ChildRequest, InFlight, Launcher, Limits, Ownership, Runners, ServerInfo};
     use super::*;
     use crate::caller::Caller;
-    use crate::definition::DisplayUrl;
+    use switchboard_definitions::definition::DisplayUrl;
 
     #[derive(Debug)]
     struct NoLogins;
@@ -203,7 +203,7 @@ pub(crate) mod tests {
         let (sender, receiver) = pipe::pipe().unwrap();
         let deps = StartDeps {
             subscriptions: &Arc::default(),
-            variables: &crate::environment::ChildEnvironment::default(),
+            variables: &crate::system::environment::ChildEnvironment::default(),
             registry: &Arc::default(),
             lends_workspace: false,
             run_log: &Arc::new(super::super::RunLog::unwritten()),
@@ -211,7 +211,7 @@ pub(crate) mod tests {
             launcher: &Launcher::Processes,
             http_clients: &Arc::default(),
             logins: &NoLogins,
-            metrics: &crate::metrics::Metrics::default().of_child("k"),
+            metrics: &crate::observe::metrics::Metrics::default().of_child("k"),
         };
         let transport = ChildTransport::Stdio(Outbox::new(sender).unwrap());
         let start = ChildStart {

@@ -11,8 +11,8 @@ use switchboard_wire::envelope::{Message, Outcome};
 
 use super::calls::ChildResponse;
 use super::{Child, ChildError, Limits, ServerInfo};
-use crate::era::ProtocolEra;
-use crate::methods;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 
 /// Pause between the end of one request and the next.
 const RELISTEN_PAUSE: Duration = Duration::from_secs(1);

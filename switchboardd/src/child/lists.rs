@@ -11,7 +11,7 @@ use switchboard_wire::raw::Raw;
 use tokio::sync::Notify;
 
 use super::{Child, ChildError, Limits, clip};
-use crate::methods;
+use switchboard_mcp::methods;
 
 /// Bounds for a child that pages without end.
 const MAX_PAGES: usize = 200;

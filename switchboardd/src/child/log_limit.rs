@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::Child;
 use crate::caller::Caller;
-use crate::log_level::LogLevel;
-use crate::mailbox::MessageKind;
-use crate::methods;
+use crate::caller::mailbox::MessageKind;
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 
 /// More than a user could read.
 const MAX_PER_SECOND: u32 = 200;

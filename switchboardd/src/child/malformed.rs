@@ -15,9 +15,9 @@ use super::calls::{CallOutcome, ChildId};
 use super::inbound::our_id;
 use super::questions::error;
 use super::{Child, ChildError, ChildTransport};
-use crate::definition::Redactor;
-use crate::era::ProtocolEra;
-use crate::visible::visible;
+use switchboard_definitions::definition::Redactor;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_wire::visible::visible;
 
 /// Limit of messages in one batch; no revision needs many.
 const MAX_BATCH_MESSAGES: usize = 256;

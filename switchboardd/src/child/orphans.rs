@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::clearing::{KillSequence, real_now};
 use super::process_tree::{Process, child_ids_of_first_thread, children_of, family_now};
-use crate::event_loop::may_block;
-use crate::processes;
+use crate::system::processes;
+use switchboard_definitions::event_loop::may_block;
 
 const GRACE: Duration = Duration::from_millis(300);
 

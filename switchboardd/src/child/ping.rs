@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Child, ChildError, Limits, millis};
-use crate::era::ProtocolEra;
-use crate::methods;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 
 /// After a child was silent on a call, it must answer a `ping` within this time, or the daemon ends it.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);

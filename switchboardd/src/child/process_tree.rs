@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{Pid, Signal};
 use switchboard_wire::process::Stat;
 
-use crate::event_loop::may_block;
+use switchboard_definitions::event_loop::may_block;
 
 /// A process at one moment. Its start time distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, PartialEq, Eq)]

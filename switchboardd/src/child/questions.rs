@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::calls::{CallOutcome, Candidates, ChildId, ChildQuestion, Delivery, MessageTopic};
 use super::{Child, Ownership};
 use crate::caller::Caller;
-use crate::era::{ProtocolEra, question};
-use crate::methods;
+use switchboard_mcp::era::{ProtocolEra, question};
+use switchboard_mcp::methods;
 
 /// Limit of open questions of one child; a host could not answer more either.
 const MAX_QUESTIONS: usize = 64;

@@ -44,8 +44,8 @@ use super::{
     BudgetSlot, Child, ChildError, ChildId, ChildStart, Protocol, ServerInfo, StartDeps, StartError,
 };
 use crate::caller::Caller;
-use crate::definition::{ResolvedRemote, Transport};
 use client::{RemoteClient, RemoteRequest};
+use switchboard_definitions::definition::{ResolvedRemote, Transport};
 
 /// Capacity of the command queue. The task that executes commands never blocks, so this only has to hold a
 /// burst. Requests use at most half of it, which leaves room to cancel them and for notifications.

@@ -15,10 +15,10 @@ use super::in_flight::{CallTiming, InFlight};
 use super::outbox::OutboxError;
 use super::{Child, ChildError};
 use crate::caller::Caller;
-use crate::era::{self, ProtocolEra, envelope};
-use crate::methods;
-use crate::metrics;
-use crate::telemetry::trace::SpanContext;
+use crate::observe::metrics;
+use crate::observe::telemetry::trace::SpanContext;
+use switchboard_mcp::era::{self, ProtocolEra, envelope};
+use switchboard_mcp::methods;
 
 /// Above this many calls in flight, writes are coalesced: a busy child costs far fewer syscalls, and the
 /// added latency is not noticeable.

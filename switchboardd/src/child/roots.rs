@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep};
 use super::calls::ChildQuestion;
 use super::{Child, Ownership};
 use crate::caller::Caller;
-use crate::era::ProtocolEra;
-use crate::methods;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 
 /// How long the first call waits for a host that does not answer `roots/list`.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(2);

@@ -18,8 +18,8 @@ use switchboard_wire::runtime_paths::private_folder;
 
 use super::clearing::{KillSequence, real_now};
 use super::process_tree::{Process, all, family_now};
-use crate::event_loop::{may_block, run_blocking_detached};
-use crate::files::replace;
+use switchboard_definitions::event_loop::{may_block, run_blocking_detached};
+use switchboard_definitions::files::replace;
 
 /// The environment variable that marks a child and its descendants.
 pub(super) const RUN_VARIABLE: &str = "SWITCHBOARD_RUN";
@@ -125,7 +125,7 @@ impl RunLog {
     }
 
     fn new(file: Option<PathBuf>) -> Self {
-        Self { file, mark: crate::random::hex(16), notes: AtomicU64::new(0) }
+        Self { file, mark: switchboard_wire::random::hex(16), notes: AtomicU64::new(0) }
     }
 
     pub fn mark(&self) -> &str {

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use switchboard_wire::runtime_paths::private_folder;
 
-use crate::definition::ResolvedCommand;
-use crate::event_loop::may_block;
-use crate::files::state::check_child_folder;
+use switchboard_definitions::definition::ResolvedCommand;
+use switchboard_definitions::event_loop::may_block;
+use switchboard_definitions::files::state::check_child_folder;
 
 /// Runners, the subcommands that make them runners, and the kind, whose directory they share.
 const RUNNERS: [(&str, &[&str], RunnerKind); 9] = [

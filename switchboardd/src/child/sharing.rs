@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Child, ChildId, ChildTransport};
 use crate::caller::Caller;
-use crate::era::ProtocolEra;
+use switchboard_mcp::era::ProtocolEra;
 
 impl Child {
     /// The latest call that was sent to it.

@@ -25,11 +25,11 @@ use super::process_tree::Process;
 use super::run_log::{GuardNote, RUN_VARIABLE, Role, RunLog, remove_container_id, stop_container};
 use super::runner::{self, Runners};
 use super::{ChildError, StartDeps};
-use crate::definition::ResolvedCommand;
-use crate::environment::ChildEnvironment;
-use crate::event_loop::{may_block, run_blocking};
-use crate::files::state::check_child_folder;
-use crate::processes::{self, RegisteredProcess};
+use crate::system::environment::ChildEnvironment;
+use crate::system::processes::{self, RegisteredProcess};
+use switchboard_definitions::definition::ResolvedCommand;
+use switchboard_definitions::event_loop::{may_block, run_blocking};
+use switchboard_definitions::files::state::check_child_folder;
 
 /// Container engines whose `run` starts a container.
 const CONTAINERS: [&str; 2] = ["docker", "podman"];
@@ -205,8 +205,8 @@ fn guard_order(program: &Path, found: &Path, filled: &ResolvedCommand, run_log: 
         program: program.to_owned(),
         name: (found != program).then(|| found.to_owned()),
         container,
-        files: crate::files::soft_limit_before(),
-        core: crate::unreadable::cores_before(),
+        files: switchboard_definitions::files::soft_limit_before(),
+        core: crate::system::unreadable::cores_before(),
         args,
     }
 }
@@ -229,7 +229,7 @@ fn container(program: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> Opti
     if !CONTAINERS.contains(&name) || filled.args[..run].iter().any(|arg| !arg.starts_with('-')) {
         return None;
     }
-    let own = crate::trust::container_id_file(&filled.args).map(ToOwned::to_owned);
+    let own = switchboard_definitions::trust::container_id_file(&filled.args).map(ToOwned::to_owned);
     let has_own = own.is_some();
     // The engine refuses an existing file: one that an earlier start left is removed, any other file stays.
     if let Some(own) = &own {

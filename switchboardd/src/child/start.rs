@@ -16,10 +16,10 @@ use super::{
     BudgetSlot, Child, ChildError, ChildIdentity, ChildRegistry, Launcher, Limits, Ownership, Protocol,
     RunLog, Runners, StartError, StderrRing, handshake, life, listening, lists, millis, remote, roots, tools,
 };
-use crate::definition::ResolvedLaunch;
-use crate::environment::ChildEnvironment;
-use crate::metrics::child_metrics::ChildMetrics;
-use crate::subscriptions::Subscriptions;
+use crate::caller::subscriptions::Subscriptions;
+use crate::observe::metrics::child_metrics::ChildMetrics;
+use crate::system::environment::ChildEnvironment;
+use switchboard_definitions::definition::ResolvedLaunch;
 
 /// Dependencies that [`Child::start`] borrows.
 #[derive(Debug, Clone, Copy)]

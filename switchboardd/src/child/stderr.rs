@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::definition::Redactor;
-use crate::visible::clipped;
+use switchboard_definitions::definition::Redactor;
+use switchboard_wire::visible::clipped;
 
 /// Limits for the text of one child, and for one line.
 const MAX_RING_BYTES: usize = 64 * 1024;
@@ -236,8 +236,8 @@ mod tests {
         use tokio::io::AsyncWriteExt;
         use tokio::net::unix::pipe;
 
-        use crate::definition::LaunchCommand;
-        use crate::expand::{ExpansionContext, Template};
+        use switchboard_definitions::definition::LaunchCommand;
+        use switchboard_definitions::expand::{ExpansionContext, Template};
 
         let template = Template::parse("${KEY}", &ExpansionContext::default()).unwrap();
         let launch = LaunchCommand { args: vec![template], ..LaunchCommand::default() };

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::lists::{self, ListKind};
 use super::{Child, ChildError, Limits};
-use crate::era::headers::header_schema_error;
-use crate::visible::visible;
+use switchboard_mcp::era::headers::header_schema_error;
+use switchboard_wire::visible::visible;
 
 #[derive(Debug)]
 pub struct Tool {

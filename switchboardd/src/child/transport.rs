@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::outbox::{Outbox, OutboxError};
 use super::remote::RemoteHandle;
 use super::{Child, ChildId, Protocol};
-use crate::methods;
+use switchboard_mcp::methods;
 
 pub(super) enum ChildTransport {
     Stdio(Outbox),

@@ -11,15 +11,15 @@ use super::ask::tell_daemon;
 use super::check::reachable;
 use super::output::{complain, print_json, say};
 use crate::args::{Add, Args};
-use crate::config::Config;
+use crate::child::value_resolver::ValueResolver;
 use crate::daemon;
-use crate::definition::{Definition, Launch};
-use crate::discover::shapes::SERVER_MAPS;
-use crate::discover::{LastGoodDefinitions, SearchScope, discover, walk};
-use crate::files::replace;
-use crate::hosts::import::{Literal, hide_secrets};
-use crate::value_resolver::ValueResolver;
-use crate::visible::{is_hidden, visible};
+use switchboard_definitions::config::Config;
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::discover::shapes::SERVER_MAPS;
+use switchboard_definitions::discover::{LastGoodDefinitions, SearchScope, discover, walk};
+use switchboard_definitions::files::replace;
+use switchboard_hosts::import::{Literal, hide_secrets};
+use switchboard_wire::visible::{is_hidden, visible};
 
 /// The user's own config and folders.
 pub(super) struct PersonalConfig {
@@ -226,10 +226,13 @@ fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf), Vec<String>> {
     let one = |complaint: String| vec![complaint];
     let own = PersonalConfig::open(args)?;
     let (definitions, _) = own.definitions();
-    let by_suite = |known: &&Definition| crate::suite_name::derived(&known.name) == name;
+    let by_suite = |known: &&Definition| switchboard_definitions::suite_name::derived(&known.name) == name;
     let by_name = definitions.iter().find(|known| known.name == name);
     let Some(known) = by_name.or_else(|| definitions.iter().find(by_suite)) else {
-        let near = crate::document::nearest(name, definitions.iter().map(|known| known.name.as_str()));
+        let near = switchboard_definitions::document::nearest(
+            name,
+            definitions.iter().map(|known| known.name.as_str()),
+        );
         let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         return Err(one(format!("there is no server `{name}` of your own{hint}")));
     };

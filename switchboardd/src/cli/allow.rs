@@ -14,12 +14,12 @@ use super::local_config::LocalConfig;
 use super::output::{complain, failed, is_terminal, print_json, remark, say};
 use super::prompt;
 use crate::args::Args;
-use crate::definition::{Definition, Launch, LaunchCommand};
-use crate::layer::Layer;
-use crate::suite_name;
-use crate::trust::view::{ShownValues, View, mentioned};
-use crate::trust::{Decision, TrustRecord, TrustStatus};
-use crate::visible::visible;
+use crate::catalog::layer::Layer;
+use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
+use switchboard_definitions::suite_name;
+use switchboard_definitions::trust::view::{ShownValues, View, mentioned};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_wire::visible::visible;
 
 /// Variables that agents set for the commands they run. A speed bump, not a lock.
 const AGENTS: [&str; 14] = [
@@ -348,5 +348,5 @@ fn record(verdict: Decision) -> TrustRecord {
     let terminal =
         terminal.and_then(|name| name.into_string().ok()).unwrap_or_else(|| "no terminal".to_owned());
     let by = format!("uid {} on {terminal}", rustix::process::getuid().as_raw());
-    TrustRecord { verdict, at: crate::time::utc(SystemTime::now()), by }
+    TrustRecord { verdict, at: switchboard_definitions::time::utc(SystemTime::now()), by }
 }

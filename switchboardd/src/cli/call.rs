@@ -16,7 +16,7 @@ use super::output::{
 use super::shell_word::shell_word;
 use super::status::project;
 use crate::args::Args;
-use crate::visible::Printable;
+use switchboard_wire::visible::Printable;
 
 const TOKEN: &str = "call";
 

@@ -11,16 +11,16 @@ use super::output::{indented, is_terminal, print, print_json, say};
 use super::unused_settings::unused_settings;
 use crate::args::Args;
 use crate::child::remote::address;
-use crate::config::{Config, ConfigOwner, FILE_NAME};
 use crate::daemon;
-use crate::definition::{Definition, Launch, Remote, Transport};
-use crate::discover::entry::EntryLocation;
-use crate::discover::{SearchScope, expansion_context, hosts, read_variables, shapes};
-use crate::document::{Document, Problem};
-use crate::expand::PlaceholderValues;
-use crate::trust::secrets_in_arguments;
-use crate::trust::view::{mentioned, shown_url};
-use crate::visible::{Printable, visible};
+use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME};
+use switchboard_definitions::definition::{Definition, Launch, Remote, Transport};
+use switchboard_definitions::discover::entry::EntryLocation;
+use switchboard_definitions::discover::{SearchScope, expansion_context, hosts, read_variables, shapes};
+use switchboard_definitions::document::{Document, Problem};
+use switchboard_definitions::expand::PlaceholderValues;
+use switchboard_definitions::trust::secrets_in_arguments;
+use switchboard_definitions::trust::view::{mentioned, shown_url};
+use switchboard_wire::visible::{Printable, visible};
 
 /// The result of checking one file.
 #[derive(Default)]

@@ -17,7 +17,7 @@ use super::output::{Paint, Tone, count, print, print_json, say, width, wrap};
 use super::status;
 use crate::args::Args;
 use crate::daemon;
-use crate::visible::{Printable, visible};
+use switchboard_wire::visible::{Printable, visible};
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

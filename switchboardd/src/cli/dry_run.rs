@@ -10,20 +10,20 @@ use super::CliExit;
 use super::output::{count, failed, indented, print, print_json, remark, say};
 use crate::args::Args;
 use crate::caller::Caller;
+use crate::catalog::layer::Locations;
 use crate::child::{RunLog, Tool, ToolList};
-use crate::config::{ConfigOwner, LastGood, UsableConfig};
 use crate::daemon;
-use crate::daemon_state::Daemon;
-use crate::error::Failure;
-use crate::layer::Locations;
+use crate::state::Daemon;
+use crate::suite::failure::Failure;
 use crate::suite::summary::summary;
 use crate::suite::{CallContext, Suite};
+use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
 
 /// How long a server may take to list its prompts and resources, once its tools are known.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(args: &Args) -> CliExit {
-    crate::unreadable::protect_memory();
+    crate::system::unreadable::protect_memory();
     let home = match daemon::home() {
         Ok(home) => home,
         Err(fatal) => return failed(&fatal),

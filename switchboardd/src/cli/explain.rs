@@ -12,17 +12,17 @@ use super::local_config::LocalConfig;
 use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
 use super::shell_word::shell_word;
 use crate::args::Args;
+use crate::catalog::layer::Layer;
 use crate::child::Runners;
-use crate::definition::{Definition, Launch};
-use crate::document::nearest;
-use crate::expand::Template;
-use crate::layer::Layer;
+use crate::child::value_resolver::Origin;
 use crate::pool::RootsOf;
-use crate::suite_name;
-use crate::trust::view::{ShownValues, View};
-use crate::trust::{Decision, TrustRecord, TrustStatus};
-use crate::value_resolver::Origin;
-use crate::visible::visible;
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::document::nearest;
+use switchboard_definitions::expand::Template;
+use switchboard_definitions::suite_name;
+use switchboard_definitions::trust::view::{ShownValues, View};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_wire::visible::visible;
 
 /// A definition and the layer it was found in.
 struct FoundDefinition<'a> {

@@ -6,7 +6,7 @@ use switchboard_wire::printable;
 
 use super::output::{print_remark, remark};
 use super::prompt;
-use crate::visible::Printable;
+use switchboard_wire::visible::Printable;
 
 /// Asks, and returns the result of an `elicitation/create`. An empty answer to a required field declines.
 pub(super) async fn ask(server: &str, params: &Value) -> Value {

@@ -14,21 +14,21 @@ use super::secret::own_variables;
 use super::setup::{SetupRun, named, refuse_unasked};
 use crate::args::{Args, Import};
 use crate::daemon;
-use crate::definition::{Definition, Launch};
-use crate::discover::entry::EntryLocation;
-use crate::discover::{SearchScope, expansion_context, read_variables, shapes};
-use crate::document::{Document, Problem};
-use crate::files::text::read_text;
-use crate::hosts::import::{
+use crate::system::secrets::{Secrets, SecretsError, check_name};
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::discover::entry::EntryLocation;
+use switchboard_definitions::discover::{SearchScope, expansion_context, read_variables, shapes};
+use switchboard_definitions::document::{Document, Problem};
+use switchboard_definitions::files::text::read_text;
+use switchboard_hosts::import::{
     ConvertedEntry, Literal, convert, folder_name, has_relative, hide_secrets, startup_ms,
 };
-use crate::hosts::machine::Machine;
-use crate::hosts::record::HostFileRecords;
-use crate::hosts::setup::{ServerKey, plan_removal, take_out};
-use crate::hosts::table::HOSTS;
-use crate::hosts::{Host, ServerEntry, survey, words};
-use crate::secrets::{Secrets, SecretsError, check_name};
-use crate::visible::visible;
+use switchboard_hosts::machine::Machine;
+use switchboard_hosts::record::HostFileRecords;
+use switchboard_hosts::setup::{ServerKey, plan_removal, take_out};
+use switchboard_hosts::table::HOSTS;
+use switchboard_hosts::{Host, ServerEntry, survey, words};
+use switchboard_wire::visible::visible;
 
 /// One server in a host's file.
 struct HostEntry {

@@ -15,7 +15,7 @@ use super::output::{
 use super::shell_word::shell_word;
 use super::status::project;
 use crate::args::Args;
-use crate::visible::{Printable, visible_json};
+use switchboard_wire::visible::{Printable, visible_json};
 
 /// A running server answers within this time; after it, the user is told that the server is starting.
 const RUNNING_ANSWER_TIME: Duration = Duration::from_secs(1);

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use super::CliExit;
 use super::output::{complain, failed};
 use crate::args::Args;
-use crate::config::{Config, ConfigOwner, LastGood};
+use crate::catalog::layer::{Layer, Locations};
+use crate::child::value_resolver::ValueResolver;
 use crate::daemon;
-use crate::discover::LastGoodDefinitions;
-use crate::layer::{Layer, Locations};
-use crate::value_resolver::ValueResolver;
+use switchboard_definitions::config::{Config, ConfigOwner, LastGood};
+use switchboard_definitions::discover::LastGoodDefinitions;
 
 pub(super) struct LocalConfig {
     pub(super) locations: Locations,
     pub(super) personal: Layer,
-    pub(super) trust: crate::trust::Trust,
+    pub(super) trust: switchboard_definitions::trust::Trust,
     pub(super) resolver: ValueResolver,
 }
 

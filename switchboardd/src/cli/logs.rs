@@ -14,8 +14,9 @@ use super::CliExit;
 use super::ask::{AskError, ask};
 use super::output::{failed, print, print_json, print_json_line, remark, try_print};
 use crate::args::Args;
-use crate::visible::Printable;
-use crate::{daemon, logging};
+use crate::daemon;
+use crate::system::logging;
+use switchboard_wire::visible::Printable;
 
 /// How long one request for more lines stays open.
 const WAIT_MS: u64 = 25_000;

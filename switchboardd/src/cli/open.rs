@@ -10,7 +10,8 @@ use super::ask::ask;
 use super::browser;
 use super::output::{print_json_line, say};
 use crate::args::Args;
-use crate::{daemon, page_access};
+use crate::daemon;
+use crate::state::page_access;
 
 /// Writes a private file that redirects to the page, and returns its URL. The browser gets that URL because
 /// every local user can read its arguments. The daemon deletes the file.
@@ -18,7 +19,9 @@ fn write_link_file(args: &Args, page: &str) -> Option<String> {
     let (_, state) = daemon::files_in_use(args, &daemon::home().ok()?);
     let file = page_access::link_file(&state);
     let url = Url::from_file_path(&file).ok()?;
-    private_folder(&state).and_then(|()| crate::files::replace(&file, lead(page).as_bytes())).ok()?;
+    private_folder(&state)
+        .and_then(|()| switchboard_definitions::files::replace(&file, lead(page).as_bytes()))
+        .ok()?;
     Some(url.into())
 }
 

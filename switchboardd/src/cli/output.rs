@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use switchboard_wire::printable;
 
 use super::CliExit;
-use crate::visible::{Colour, Printable, visible_json};
+use switchboard_wire::visible::{Colour, Printable, visible_json};
 
 /// Narrower terminals are treated as this wide.
 const MIN_WIDTH: usize = 40;

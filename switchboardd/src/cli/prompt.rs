@@ -6,7 +6,7 @@ use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflu
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output::{question, remark};
-use crate::visible::Printable;
+use switchboard_wire::visible::Printable;
 
 /// A terminal silently truncates longer lines.
 const LONGEST_LINE: usize = if cfg!(target_os = "macos") { 1022 } else { 4094 };

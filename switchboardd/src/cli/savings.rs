@@ -8,7 +8,7 @@ use super::CliExit;
 use super::ask::ask;
 use super::output::{Paint, Tone, indented, print, print_json};
 use crate::args::Args;
-use crate::visible::Printable;
+use switchboard_wire::visible::Printable;
 
 pub(super) async fn run(args: &Args) -> CliExit {
     let workspace = super::workspace(args).map(|folder| folder.to_string_lossy().into_owned());

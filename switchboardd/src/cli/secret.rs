@@ -13,8 +13,8 @@ use super::output::{failed, indented, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, Secret};
 use crate::daemon;
-use crate::environment::ChildEnvironment;
-use crate::secrets::{READ_LIMIT, SecretLocation, Secrets, StoreOutcome, check_name};
+use crate::system::environment::ChildEnvironment;
+use crate::system::secrets::{READ_LIMIT, SecretLocation, Secrets, StoreOutcome, check_name};
 
 /// How long to wait for the daemon; a slower one reads the secrets at its next reload.
 const RELOAD: Duration = Duration::from_secs(5);

@@ -16,7 +16,7 @@ use super::CliExit;
 use super::output::{complain, print, print_json};
 use crate::args::{Args, Service};
 use crate::daemon;
-use crate::visible::Printable;
+use switchboard_wire::visible::Printable;
 
 pub(super) use manager::ServiceManager;
 

@@ -12,14 +12,14 @@ use super::output::{Paint, Tone, indented, print, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, HostSelection, Setup, Undo};
 use crate::daemon;
-use crate::document::{Problem, nearest};
-use crate::hosts::machine::{Evidence, Machine};
-use crate::hosts::mask::masked;
-use crate::hosts::record::{HostFileRecord, HostFileRecords};
-use crate::hosts::setup::{Plan, SetupKind, exposure, plan, plan_undo, set_up, undo as take_back};
-use crate::hosts::table::{HOSTS, by_id};
-use crate::hosts::{Host, shim};
-use crate::visible::{Printable, visible};
+use switchboard_definitions::document::{Problem, nearest};
+use switchboard_hosts::machine::{Evidence, Machine};
+use switchboard_hosts::mask::masked;
+use switchboard_hosts::record::{HostFileRecord, HostFileRecords};
+use switchboard_hosts::setup::{Plan, SetupKind, exposure, plan, plan_undo, set_up, undo as take_back};
+use switchboard_hosts::table::{HOSTS, by_id};
+use switchboard_hosts::{Host, shim};
+use switchboard_wire::visible::{Printable, visible};
 
 /// Longer lines of a diff are clipped.
 const MAX_LINE: usize = 160;

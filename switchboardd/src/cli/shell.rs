@@ -33,7 +33,7 @@ pub(super) fn man(as_json: bool, page: Option<&str>, out: Option<&Path>) -> CliE
     };
     let Some((name, text)) = pages.iter().find(|(name, _)| *name == wanted) else {
         let names = pages.iter().map(|(name, _)| name.trim_start_matches("switchboard-"));
-        let near = crate::document::nearest(page.unwrap_or_default(), names);
+        let near = switchboard_definitions::document::nearest(page.unwrap_or_default(), names);
         let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         return failed(&format!("there is no page `{wanted}`{hint}"));
     };

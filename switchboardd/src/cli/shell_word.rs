@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-use crate::visible::is_hidden;
+use switchboard_wire::visible::is_hidden;
 
 /// Quotes a word for a shell if needed: it stays one word, and nothing in it is executed.
 pub(super) fn shell_word(word: &(impl AsRef<OsStr> + ?Sized)) -> String {

@@ -14,9 +14,9 @@ use super::doctor::is_locked;
 use super::output::{count, failed, indented, print_json, remark, say};
 use super::service::ServiceManager;
 use crate::args::Args;
-use crate::config::{ConfigOwner, LastGood};
 use crate::daemon;
-use crate::document::Problem;
+use switchboard_definitions::config::{ConfigOwner, LastGood};
+use switchboard_definitions::document::Problem;
 use switchboard_wire::runtime_paths::RuntimePaths;
 
 /// A stopping daemon gives calls in flight 10 s, then stops its children. No answer takes longer.

@@ -16,7 +16,7 @@ use super::output::{
 };
 use super::shell_word::shell_word;
 use crate::args::Args;
-use crate::visible::Printable;
+use switchboard_wire::visible::Printable;
 
 /// Stands for subtools that no server has: callers choose such names freely.
 const UNKNOWN_SUBTOOL: &str = "_other";

@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::child::remote::{is_loopback, root_cause};
-use crate::daemon_state::Daemon;
-use crate::environment::ChildEnvironment;
-use crate::telemetry::message::{FieldValue, attribute, field, message};
-use crate::telemetry::settings::{ExportTarget, OtlpEncoding, TelemetrySettings};
-use crate::telemetry::spans::{self, Spans};
+use crate::observe::telemetry::message::{FieldValue, attribute, field, message};
+use crate::observe::telemetry::settings::{ExportTarget, OtlpEncoding, TelemetrySettings};
+use crate::observe::telemetry::spans::{self, Spans};
+use crate::state::Daemon;
+use crate::system::environment::ChildEnvironment;
 use otlp_metrics::OtlpMetrics;
 use switchboard_wire::backoff::Backoff;
 
@@ -246,7 +246,7 @@ impl OtlpExporter {
     fn shown(&self) -> String {
         let url = &self.target.url;
         let port = url.port_or_known_default().map_or(String::new(), |port| format!(":{port}"));
-        let path = crate::mask::masked_path(url.path());
+        let path = switchboard_definitions::mask::masked_path(url.path());
         format!("{}://{}{port}{path}", url.scheme(), url.host_str().unwrap_or_default())
     }
 }

@@ -1,6 +1,6 @@
 //! Why a daemon did not start.
 
-use crate::document::Problem;
+use switchboard_definitions::document::Problem;
 
 /// Why a daemon cannot start, or cannot hand over to its successor.
 #[derive(Debug, thiserror::Error)]

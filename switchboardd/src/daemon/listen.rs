@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::fatal::Fatal;
 use super::lock_file;
-use crate::event_loop::may_block;
+use switchboard_definitions::event_loop::may_block;
 
 /// The first descriptor of the `LISTEN_FDS` protocol.
 const FIRST_PASSED_FD: usize = 3;
@@ -80,7 +80,7 @@ impl BoundSockets {
     /// Binds the wanted TCP address if possible: a taken port is only a warning. A TCP socket that was handed
     /// over is used instead, unless a predecessor bound it for a config that has changed.
     pub(super) fn with_tcp(mut self, listen: &str) -> Result<Self, Fatal> {
-        if let Some(problem) = crate::config::listen_problem(listen) {
+        if let Some(problem) = switchboard_definitions::config::listen_problem(listen) {
             return Err(Fatal::Listen(problem));
         }
         self.tcp.retain(|tcp| !tcp.by_config || is_at(&tcp.listener, listen));
@@ -168,7 +168,7 @@ fn passed_sockets() -> Result<BoundSockets, Fatal> {
             bound.sockets.push(socket);
         } else if let Ok(Some(tcp)) = handed.take_tcp_listener(at) {
             let address = tcp.local_addr().map_err(|error| wrong(&error.to_string()))?;
-            if let Some(problem) = crate::config::listen_problem(&address.to_string()) {
+            if let Some(problem) = switchboard_definitions::config::listen_problem(&address.to_string()) {
                 return Err(wrong(&problem));
             }
             if !listens(&tcp) {

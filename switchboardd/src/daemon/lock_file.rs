@@ -42,7 +42,7 @@ pub(super) async fn start_lock(paths: &RuntimePaths) -> Result<File, Fatal> {
 
 async fn exclusive(path: &Path, timeout: Duration) -> Result<Option<File>, Fatal> {
     let wrong = |error| Fatal::Io { what: format!("`{}` cannot be locked", path.display()), error };
-    let file = crate::files::open_own(path, false).map_err(wrong)?;
+    let file = switchboard_definitions::files::open_own(path, false).map_err(wrong)?;
     let until = tokio::time::Instant::now() + timeout;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -78,7 +78,7 @@ pub(super) fn write_daemon_file(
         "config": config_file,
         "state": token_file.parent(),
     });
-    crate::files::replace(&paths.daemon_file, body.to_string().as_bytes())
+    switchboard_definitions::files::replace(&paths.daemon_file, body.to_string().as_bytes())
 }
 
 pub(super) fn remove_daemon_file(paths: &RuntimePaths) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::net::UnixDatagram;
 
-use crate::daemon_state::Daemon;
+use crate::state::Daemon;
 
 /// A send that takes longer is dropped.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);

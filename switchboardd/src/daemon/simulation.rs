@@ -18,14 +18,14 @@ use std::sync::Arc;
 pub use crate::child::{
     ChildExit, InMemoryPrograms, InMemoryRun, InMemoryStart, PipeReader, PipeWriter, TermSignal,
 };
-pub use crate::event_loop::Simulation;
 pub use crate::http::{Listener, MemoryConnector, MemoryListener, Peer, PeerAddress};
+pub use switchboard_definitions::event_loop::Simulation;
 
+use crate::catalog::layer::Locations;
 use crate::child::{Launcher, RunLog};
-use crate::config::{ConfigOwner, LastGood, UsableConfig};
-use crate::daemon_state::Daemon;
-use crate::layer::Locations;
 use crate::reload::Reloader;
+use crate::state::Daemon;
+use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
 
 /// What a simulated daemon finds where a real one looks at the machine.
 #[derive(Debug)]

@@ -18,15 +18,15 @@ use super::notify::SdNotify;
 use super::signals::{Signals, reload_on_hangup};
 use super::{Stop, lock_file, run, successor, token};
 use crate::args::Args;
+use crate::catalog::layer::Locations;
 use crate::child::RunLog;
-use crate::config::{Config, ConfigOwner, LastGood, UsableConfig};
-use crate::daemon_info::DaemonInfo;
-use crate::daemon_state::{Daemon, Phase};
-use crate::document::Problem;
-use crate::event_loop::{run_blocking, try_run_blocking};
-use crate::layer::Locations;
+use crate::observe::telemetry;
 use crate::reload::Reloader;
-use crate::telemetry;
+use crate::state::daemon_info::DaemonInfo;
+use crate::state::{Daemon, Phase};
+use switchboard_definitions::config::{Config, ConfigOwner, LastGood, UsableConfig};
+use switchboard_definitions::document::Problem;
+use switchboard_definitions::event_loop::{run_blocking, try_run_blocking};
 
 /// How long clearing up waits, so that the first answers go out before it.
 const SWEEP_DELAY: Duration = Duration::from_millis(100);
@@ -45,13 +45,13 @@ pub fn write_failure_file(args: &Args, fatal: &Fatal) {
     let Ok(home) = home() else { return };
     let words = format!("{}\n{fatal}", std::process::id());
     // Without the folder, no shim is waiting.
-    let _ = crate::files::replace(&runtime_paths(args, &home).failure, words.as_bytes());
+    let _ = switchboard_definitions::files::replace(&runtime_paths(args, &home).failure, words.as_bytes());
 }
 
 /// Runs the daemon, from the command line to its end.
 pub async fn serve(args: &Args) -> Result<(), Fatal> {
-    crate::unreadable::protect_memory();
-    crate::files::raise_limit();
+    crate::system::unreadable::protect_memory();
+    switchboard_definitions::files::raise_limit();
     let (sd_notify, binary) = (SdNotify::from_env(), successor::Binary::of_this_process());
     let Claim { home, config_file, state, paths, bound, identity, lock } = Claim::obtain(args).await?;
     let (config, problems) = usable_config(&config_file, &state);
@@ -66,7 +66,7 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     reloader.note_broken(problems);
     let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&daemon, wanted));
     // Its code is invalid: the daemon that issued it has ended.
-    crate::page_access::remove_link_file(&state, Duration::ZERO);
+    crate::state::page_access::remove_link_file(&state, Duration::ZERO);
     publish_addresses(&daemon, &paths, &bound, token, state, &listen);
     daemon.catalog().keep_warm();
     let handover_sockets = bound.handover_sockets().map_err(io("the sockets cannot be kept".to_owned()))?;
@@ -114,7 +114,7 @@ impl Claim {
         let mut paths = runtime_paths(args, &home);
         paths.prepare().map_err(io(format!("`{}` cannot be served on", paths.socket.display())))?;
         let state = state_folder(&home);
-        crate::files::state::prepare(&state).map_err(Fatal::State)?;
+        switchboard_definitions::files::state::prepare(&state).map_err(Fatal::State)?;
         let bound = BoundSockets::obtain(&paths).await?;
         // A socket that was handed over may be bound to another path.
         if let Some(socket) = bound.path() {
@@ -133,7 +133,7 @@ fn hand_over(successor: Option<(successor::Binary, Vec<HandoverSocket>)>) -> Res
         return Ok(());
     };
     tracing::info!(target: "daemon", "the new version takes over");
-    crate::logging::flush();
+    crate::system::logging::flush();
     let error = successor::exec_successor(&binary, &handover_sockets);
     Err(Fatal::Io { what: "the new version could not take over".to_owned(), error })
 }
@@ -168,7 +168,7 @@ impl TcpToken {
             Err(error) => {
                 let why = format!("`{}` cannot be written: {error}", file.display());
                 tracing::warn!(target: "daemon", "no TCP: {why}");
-                let secret = crate::random::hex(token::TOKEN_BYTES);
+                let secret = switchboard_wire::random::hex(token::TOKEN_BYTES);
                 Ok((Self { secret, file, is_missing: true }, bound.without_tcp(why)))
             }
         }
@@ -216,7 +216,7 @@ fn publish_addresses(
         token_file: token.file,
         state,
         program: std::env::current_exe().ok(),
-        log: crate::logging::destination(),
+        log: crate::system::logging::destination(),
     });
 }
 

@@ -16,8 +16,8 @@ use std::time::Duration;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use super::listen::HandoverSocket;
-use crate::daemon_state::{Daemon, Successor};
-use crate::event_loop::{may_block, run_blocking};
+use crate::state::{Daemon, Successor};
+use switchboard_definitions::event_loop::{may_block, run_blocking};
 
 /// How often the binary is checked. If two checks agree, it is no longer being written.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -119,7 +119,7 @@ pub(super) async fn is_due(daemon: &Arc<Daemon>, binary: Option<&Binary>) {
 
 /// Whether a binary may take over.
 async fn judge(path: &Path, meta: &Metadata) -> Successor {
-    let version = match crate::files::is_ours_alone(meta) {
+    let version = match switchboard_definitions::files::is_ours_alone(meta) {
         Ok(()) => version(path).await,
         Err(why) => Err(why),
     };
@@ -166,8 +166,8 @@ pub(super) fn exec_successor(binary: &Binary, kept: &[HandoverSocket]) -> io::Er
             return error.into();
         }
     }
-    crate::files::lower_limit();
-    crate::unreadable::restore_core_limit();
+    switchboard_definitions::files::lower_limit();
+    crate::system::unreadable::restore_core_limit();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut command = command(&binary.path);
     command

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use switchboard_wire::runtime_paths::private_folder;
 
-use crate::event_loop::may_block;
+use switchboard_definitions::event_loop::may_block;
 
 pub(super) const TOKEN_BYTES: usize = 32;
 
@@ -17,14 +17,14 @@ pub(super) fn obtain(file: &Path) -> io::Result<String> {
     if let Some(token) = read_token(file) {
         return Ok(token);
     }
-    let token = crate::random::hex(TOKEN_BYTES);
-    crate::files::replace(file, token.as_bytes())?;
+    let token = switchboard_wire::random::hex(TOKEN_BYTES);
+    switchboard_definitions::files::replace(file, token.as_bytes())?;
     Ok(token)
 }
 
 /// A token that others could have read, or that is malformed, is not used again.
 fn read_token(file: &Path) -> Option<String> {
-    let text = crate::files::private::read(file, 4 * TOKEN_BYTES as u64).ok()??;
+    let text = switchboard_definitions::files::private::read(file, 4 * TOKEN_BYTES as u64).ok()??;
     let token = String::from_utf8(text).ok()?.trim().to_owned();
     (token.len() == 2 * TOKEN_BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(token)
 }

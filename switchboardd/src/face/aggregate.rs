@@ -9,15 +9,15 @@ use super::{HostRequest, RequestContext, consent, initialize, links, offers, set
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
-use crate::daemon_state::Daemon;
-use crate::era;
-use crate::era::request_params::RequestParams;
-use crate::error::Failure;
-use crate::methods;
-use crate::savings_recorder::Fingerprint;
+use crate::savings::recorder::Fingerprint;
 use crate::session::Session;
+use crate::state::Daemon;
+use crate::suite::failure::Failure;
 use crate::suite::summary::summary;
 use crate::suite::{SuiteReply, SuspendableCall};
+use switchboard_mcp::era;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::methods;
 
 /// Hosts truncate longer instructions.
 const INSTRUCTIONS: usize = 1800;

@@ -11,14 +11,14 @@ use switchboard_wire::raw::Raw;
 use tokio::sync::oneshot;
 
 use crate::caller::Caller;
-use crate::daemon_state::Daemon;
-use crate::definition::{Definition, Launch, LaunchCommand};
-use crate::event_loop::run_blocking;
-use crate::methods;
 use crate::session::Session;
+use crate::state::Daemon;
 use crate::suite::Suite;
-use crate::trust::view::{ShownValues, View};
-use crate::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
+use switchboard_definitions::event_loop::run_blocking;
+use switchboard_definitions::trust::view::{ShownValues, View};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_mcp::methods;
 
 /// Hosts time out a call after a minute. The question stays open, and a later answer still counts.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
@@ -171,7 +171,7 @@ async fn note(daemon: &Arc<Daemon>, asked: ConsentQuestion, decision: Option<&st
     };
     let allows = verdict != Decision::Deny;
     let by = format!("a person in {:?}, asked there", asked.host);
-    let record = TrustRecord { verdict, at: crate::time::utc(SystemTime::now()), by };
+    let record = TrustRecord { verdict, at: switchboard_definitions::time::utc(SystemTime::now()), by };
     let (store, Definition { file, name, .. }) =
         (daemon.workspace_loader.locations.trust.clone(), asked.definition);
     let (shown, child) = (file.display().to_string(), name.clone());

@@ -6,16 +6,16 @@ use switchboard_wire::raw::Raw;
 
 use super::Face;
 use crate::caller::Caller;
-use crate::daemon_state::Daemon;
-use crate::era::request_meta::RequestMeta;
-use crate::era::request_params::RequestParams;
-use crate::era::{InvalidRequest, ProtocolEra, request_meta};
-use crate::error::Failure;
-use crate::metrics::OperationNotes;
-use crate::metrics::series::EntryPoint;
+use crate::observe::metrics::OperationNotes;
+use crate::observe::metrics::series::EntryPoint;
+use crate::observe::telemetry::trace::SpanContext;
 use crate::session::Session;
+use crate::state::Daemon;
+use crate::suite::failure::Failure;
 use crate::suite::{Suite, SuiteReply};
-use crate::telemetry::trace::SpanContext;
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::era::{InvalidRequest, ProtocolEra, request_meta};
 
 /// Who makes a request, what they are shown, and how the request came in.
 #[derive(Debug, Clone, Copy)]

@@ -9,11 +9,11 @@ use super::HostRequest;
 use super::offers::RequestedItem;
 use super::single::forward;
 use crate::caller::Caller;
-use crate::era::ProtocolEra;
-use crate::error::Failure;
-use crate::methods;
-use crate::subscriptions::Subscriber;
+use crate::caller::subscriptions::Subscriber;
+use crate::suite::failure::Failure;
 use crate::suite::{CallContext, Suite, SuiteReply};
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 
 /// `own`: the resource's URI as its child knows it.
 pub(super) async fn answer(

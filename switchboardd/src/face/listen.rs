@@ -9,16 +9,16 @@ use switchboard_wire::raw::Raw;
 
 use super::{HostRequest, RequestContext};
 use crate::caller::Caller;
+use crate::caller::mailbox::MessageKind;
+use crate::caller::subscriptions::Subscriber;
 use crate::catalog::Catalog;
+use crate::changes::listen_requests::ListenRequest;
 use crate::child::ServerInfo;
-use crate::era::subscription::notification;
-use crate::error::Failure;
-use crate::listen_requests::ListenRequest;
-use crate::mailbox::MessageKind;
-use crate::methods;
 use crate::pool::Pool;
-use crate::subscriptions::Subscriber;
+use crate::suite::failure::Failure;
 use crate::suite::{CallContext, Suite, SuiteReply};
+use switchboard_mcp::era::subscription::notification;
+use switchboard_mcp::methods;
 
 /// For each kind: the member of the filter, the notification, and the capability that the child must have.
 const KINDS: [(&str, &str, &str); 3] = [

@@ -11,17 +11,17 @@ use super::{Face, HostRequest, RequestContext, aggregate, links, listen, single}
 use crate::caller::{Caller, InputEntry};
 use crate::catalog::Catalog;
 use crate::child::ChildResponse;
-use crate::client_capabilities::ClientCapabilities;
-use crate::era::errors::{self, MappedError};
-use crate::era::request_meta::RequestMeta;
-use crate::era::request_params::RequestParams;
-use crate::era::request_state::{BadState, StateBinding, StateTarget};
-use crate::era::retry::{self, Retry};
-use crate::era::{self, ProtocolEra, envelope, results};
-use crate::error::Failure;
-use crate::methods;
 use crate::session::Session;
+use crate::suite::failure::Failure;
 use crate::suite::{InputNeeded, SuiteReply};
+use switchboard_mcp::client_capabilities::ClientCapabilities;
+use switchboard_mcp::era::errors::{self, MappedError};
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::era::request_state::{BadState, StateBinding, StateTarget};
+use switchboard_mcp::era::retry::{self, Retry};
+use switchboard_mcp::era::{self, ProtocolEra, envelope, results};
+use switchboard_mcp::methods;
 
 struct ModernRequest<'a> {
     context: RequestContext<'a>,

@@ -12,17 +12,17 @@ use switchboard_wire::rpc;
 use super::single::forward;
 use super::{HostRequest, links};
 use crate::caller::Caller;
+use crate::caller::mailbox::MessageKind;
 use crate::catalog::Catalog;
+use crate::catalog::merged_items::MergedItems;
 use crate::child::ListKind;
-use crate::error::Failure;
-use crate::log_level::LogLevel;
-use crate::mailbox::MessageKind;
-use crate::merged_items::MergedItems;
-use crate::methods;
 use crate::pool::PoolStatus;
 use crate::session::Session;
+use crate::suite::failure::Failure;
 use crate::suite::outgoing::Swap;
 use crate::suite::{Suite, SuiteReply};
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 
 /// `_meta` key of an incomplete list.
 const INCOMPLETE_KEY: &str = "switchboard/incomplete";

@@ -7,12 +7,12 @@ use tokio::sync::oneshot;
 use super::catch::catch;
 use super::context::claimed_era;
 use super::{HostRequest, IncomingRequest, RequestContext, answer};
-use crate::era::request_meta;
-use crate::era::request_params::RequestParams;
-use crate::error::Failure;
-use crate::methods;
-use crate::metrics::{HostOperation, Operation};
+use crate::observe::metrics::{HostOperation, Operation};
 use crate::session::{AbortReason, RequestGuard, SequenceTicket};
+use crate::suite::failure::Failure;
+use switchboard_mcp::era::request_meta;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::methods;
 
 /// Has the face answer while the caller, or the daemon's end, may still call it off. The next message
 /// of the session may go once this one has taken its place at its child. `None` if its host cancelled it.

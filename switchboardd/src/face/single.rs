@@ -14,13 +14,13 @@ use super::{HostRequest, follow, initialize, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ToolList;
-use crate::era::request_params::RequestParams;
-use crate::era::{ProtocolEra, schema};
-use crate::error::Failure;
-use crate::methods;
+use crate::suite::failure::Failure;
 use crate::suite::login::{self, LoginOutcome};
 use crate::suite::outgoing::{OutgoingParams, Swap};
 use crate::suite::{CallContext, Suite, SuiteReply};
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::era::{ProtocolEra, schema};
+use switchboard_mcp::methods;
 
 pub(super) async fn answer(
     catalog: &Catalog,

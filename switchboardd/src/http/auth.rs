@@ -17,8 +17,8 @@ use super::errors::HttpError;
 use super::listener::PeerAddress;
 use super::server::AcceptedConnection;
 use super::{page, streamable};
-use crate::daemon_state::Daemon;
-use crate::header_names;
+use crate::state::Daemon;
+use switchboard_mcp::header_names;
 
 /// Headers in which browsers say which site sent a request, and for what.
 const SITE: &str = "sec-fetch-site";

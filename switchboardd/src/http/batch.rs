@@ -12,12 +12,12 @@ use switchboard_wire::envelope::{Malformed, Message, string};
 
 use super::errors::HttpError;
 use super::proxy::context;
-use crate::daemon_state::Daemon;
-use crate::era::ProtocolEra;
 use crate::face::{self, Face, IncomingRequest, run_request};
-use crate::header_names;
-use crate::methods;
 use crate::session::Session;
+use crate::state::Daemon;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::header_names;
+use switchboard_mcp::methods;
 
 /// The messages of `body`, if it is an array and this caller may send batches.
 pub(super) fn parse<'a>(

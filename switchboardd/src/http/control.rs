@@ -19,10 +19,10 @@ use super::discovery::no_such;
 use super::errors::{HttpError, json_response};
 use super::proxy::read_body;
 use crate::catalog::Catalog;
-use crate::daemon_state::Daemon;
-use crate::event_loop::run_blocking;
-use crate::page_access::{self, CODE_LIFE};
 use crate::reload::{ReloadCause, ReloadResult, Reloader};
+use crate::state::Daemon;
+use crate::state::page_access::{self, CODE_LIFE};
+use switchboard_definitions::event_loop::run_blocking;
 
 /// How long the command may take to write the link file after it received the code.
 const WRITE_GRACE: Duration = Duration::from_secs(5);

@@ -16,13 +16,13 @@ use super::auth::Access;
 use super::errors::{HttpError, json_response};
 use super::metrics_json;
 use super::proxy::workspace_of;
-use crate::budget::MemoryUsage;
 use crate::catalog::Catalog;
-use crate::daemon_state::{Daemon, Phase};
-use crate::document::nearest;
-use crate::metrics::Metrics;
+use crate::observe::metrics::Metrics;
+use crate::pool::budget::MemoryUsage;
 use crate::reload::Reloader;
+use crate::state::{Daemon, Phase};
 use crate::suite::Suite;
+use switchboard_definitions::document::nearest;
 
 pub(super) use state::suite_json;
 use state::{denied, millis, session_state, workspace_state};

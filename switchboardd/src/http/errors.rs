@@ -11,7 +11,7 @@ use switchboard_wire::hop::{DRAINING_HEADER, Draining};
 use switchboard_wire::rpc;
 
 use super::page;
-use crate::error::fault;
+use crate::suite::failure::fault;
 
 /// Why a request is refused before it reaches a face.
 #[derive(Debug, thiserror::Error)]

@@ -14,8 +14,8 @@ use switchboard_wire::hop::{MAILBOX, OPEN_SESSION, PROXY};
 
 use super::server::AcceptedConnection;
 use super::{auth, hop, proxy};
-use crate::daemon_state::Daemon;
 use crate::face::Face;
+use crate::state::Daemon;
 
 /// A full body for a message; a boxed body for all else.
 pub(super) type FastResponse = Response<Either<Full<Bytes>, Body>>;

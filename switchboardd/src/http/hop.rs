@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use super::errors::{HttpError, json_response};
 use super::proxy::{context, read_body};
 use super::server::AcceptedConnection;
-use crate::daemon_state::{Daemon, Phase};
+use crate::caller::mailbox::MessageBatch;
+use crate::changes::list_changes;
 use crate::face::{self, Face, IncomingRequest};
-use crate::list_changes;
-use crate::mailbox::MessageBatch;
 use crate::session::Session;
+use crate::state::{Daemon, Phase};
 
 /// Longest wait of a poll.
 const MAX_WAIT: Duration = Duration::from_secs(60);

@@ -9,10 +9,10 @@ use axum::response::Response;
 
 use super::auth::Access;
 use super::errors::HttpError;
-use crate::daemon_state::{Daemon, collect_gauges};
-use crate::event_loop::try_run_blocking;
-use crate::metrics::text::{MetricsFormat, MetricsText};
-use crate::metrics_export::export;
+use crate::observe::metrics::text::{MetricsFormat, MetricsText};
+use crate::observe::metrics_export::export;
+use crate::state::{Daemon, collect_gauges};
+use switchboard_definitions::event_loop::try_run_blocking;
 
 pub(super) async fn metrics(
     State(daemon): State<Arc<Daemon>>,

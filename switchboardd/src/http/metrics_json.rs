@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::metrics::Metrics;
-use crate::metrics::suite_metrics::{MetricFigures, Point, STEP};
+use crate::observe::metrics::Metrics;
+use crate::observe::metrics::suite_metrics::{MetricFigures, Point, STEP};
 
 /// Distance between two points of a chart.
 pub(super) fn step_ms() -> u64 {
@@ -47,7 +47,7 @@ pub(super) fn calls(metrics: &Metrics, figures: &MetricFigures) -> Value {
 }
 
 pub(super) fn last_errors(metrics: &Metrics) -> Vec<Value> {
-    let shown = |recent_error: &crate::metrics::RecentError| {
+    let shown = |recent_error: &crate::observe::metrics::RecentError| {
         json!({
             "at": unix_millis(recent_error.at),
             "method": recent_error.method,

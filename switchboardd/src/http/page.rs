@@ -17,10 +17,10 @@ use serde_json::json;
 
 use super::auth::{Access, is_same_origin};
 use super::errors::{HttpError, json_response};
-use crate::daemon_state::Daemon;
-use crate::digest;
-use crate::page_access::{BEARER_LIFE, FEEDS};
 use crate::reload::Reloader;
+use crate::state::Daemon;
+use crate::state::page_access::{BEARER_LIFE, FEEDS};
+use switchboard_definitions::digest;
 
 /// Where the page exchanges its code for a bearer.
 pub(super) const SESSION: &str = "/page/session";

@@ -24,14 +24,14 @@ use super::listener::PeerAddress;
 use super::server::AcceptedConnection;
 use super::{accept, batch, discovery};
 use crate::catalog::Catalog;
-use crate::daemon_state::Daemon;
-use crate::error::Failure;
+use crate::catalog::workspace::Workspace;
 use crate::face::{self, Face, IncomingRequest, RequestContext, run_request};
-use crate::methods;
-use crate::metrics::series::EntryPoint;
+use crate::observe::metrics::series::EntryPoint;
+use crate::observe::telemetry::trace::SpanContext;
 use crate::session::{Admission, SequenceTicket, Session};
-use crate::telemetry::trace::SpanContext;
-use crate::workspace::Workspace;
+use crate::state::Daemon;
+use crate::suite::failure::Failure;
+use switchboard_mcp::methods;
 
 const ALLOW: &str = "POST, GET, OPTIONS";
 

@@ -11,8 +11,8 @@ use axum::response::Response;
 use super::auth::Access;
 use super::errors::{HttpError, json_response};
 use super::proxy::workspace_of;
-use crate::daemon_state::Daemon;
 use crate::savings::SavingsCache;
+use crate::state::Daemon;
 
 /// Covers the user's suites and those of every open workspace; `?workspace=` opens one.
 pub(super) async fn show(

@@ -17,9 +17,9 @@ use tower::ServiceExt;
 use super::fast_path::FastPath;
 use super::listener::{Listener, Peer, PeerAddress, Stream};
 use super::tcp_connections::{ConnectionSlot, TcpConnections};
-use crate::daemon_state::Daemon;
 use crate::reload::Reloader;
 use crate::session::Session;
+use crate::state::Daemon;
 
 /// Any local user can connect over TCP, so request heads must be short and arrive soon.
 const TCP_HEAD_TIME: Duration = Duration::from_secs(5);

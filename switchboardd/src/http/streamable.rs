@@ -24,10 +24,10 @@ use super::accept;
 use super::auth::Access;
 use super::errors::{HttpError, RpcError};
 use super::proxy::{log, read_body, workspace_of};
-use crate::daemon_state::Daemon;
-use crate::era::ProtocolEra;
-use crate::error::Failure;
 use crate::face::Face;
+use crate::state::Daemon;
+use crate::suite::failure::Failure;
+use switchboard_mcp::era::ProtocolEra;
 
 pub(super) const ALLOW: &str = "POST, GET, DELETE, OPTIONS";
 

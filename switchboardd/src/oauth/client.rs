@@ -7,7 +7,7 @@ use serde_json::json;
 use super::fetch::{FetchError, OauthHttp, shown};
 use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
-use crate::secrets::SecretString;
+use crate::system::secrets::SecretString;
 
 /// The client name that users see.
 const NAME: &str = "Switchboard";

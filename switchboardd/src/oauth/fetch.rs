@@ -18,8 +18,8 @@ use url::Url;
 use super::address_scope::AddressScope;
 use super::metadata::{self, InvalidMetadata};
 use crate::child::remote::http_clients::external_client;
-use crate::environment::ChildEnvironment;
-use crate::methods;
+use crate::system::environment::ChildEnvironment;
+use switchboard_mcp::methods;
 
 /// For one request, including its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -18,8 +18,8 @@ use super::fetch::{FetchError, OauthHttp};
 use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
 use super::stored_login::{Grant, Tokens};
-use crate::time::unix_seconds;
-use crate::visible::clipped;
+use switchboard_definitions::time::unix_seconds;
+use switchboard_wire::visible::clipped;
 
 /// Foreign error messages are clipped to this many characters.
 const MAX_ERROR_CHARS: usize = 200;

@@ -27,10 +27,10 @@ use super::scopes::Scopes;
 use super::store::{self, LoginStore, LoginStoreError};
 use super::stored_login::{StoredLogin, Tokens};
 use crate::child::remote::auth::{AuthDecision, AuthError, Authorizer, BoxFuture, Challenge};
-use crate::config::OauthConfig;
-use crate::definition::DisplayUrl;
-use crate::secrets::{SecretLocation, SecretString};
-use crate::visible::visible;
+use crate::system::secrets::{SecretLocation, SecretString};
+use switchboard_definitions::config::OauthConfig;
+use switchboard_definitions::definition::DisplayUrl;
+use switchboard_wire::visible::visible;
 
 /// A server that asks for more scopes more often than this is refused.
 const MAX_STEPS: usize = 3;

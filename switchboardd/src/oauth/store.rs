@@ -13,12 +13,12 @@ use switchboard_wire::runtime_paths::private_folder;
 use tokio::time::Instant;
 
 use super::stored_login::StoredLogin;
-use crate::environment::ShellEnvironment;
-use crate::event_loop::{may_block, run_blocking};
-use crate::expand::Template;
-use crate::files::open_own;
-use crate::secrets::{SecretLocation, Secrets, SecretsError, StoreOutcome};
-use crate::value_resolver::ValueResolver;
+use crate::child::value_resolver::ValueResolver;
+use crate::system::environment::ShellEnvironment;
+use crate::system::secrets::{SecretLocation, Secrets, SecretsError, StoreOutcome};
+use switchboard_definitions::event_loop::{may_block, run_blocking};
+use switchboard_definitions::expand::Template;
+use switchboard_definitions::files::open_own;
 
 /// Longer than another process holds the lock for all its requests.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(45);
@@ -130,7 +130,7 @@ async fn exclusive(lock: File) -> io::Result<File> {
 pub fn name(child: &str, url: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let plain: String = child.chars().map(fit).take(40).collect();
-    let digest = crate::digest::hex(serde_json::json!([child, url]).to_string().as_bytes());
+    let digest = switchboard_definitions::digest::hex(serde_json::json!([child, url]).to_string().as_bytes());
     format!("login.{plain}.{}", &digest[..32])
 }
 
@@ -170,7 +170,7 @@ mod tests {
         assert_ne!(one, name("github", "https://y/mcp"));
         assert_ne!(one, name("git/hub", "https://x/mcp"));
         for odd in ["", "ü/../x", &"long".repeat(50)] {
-            assert!(crate::secrets::check_name(&name(odd, "https://x")).is_ok(), "{odd}");
+            assert!(crate::system::secrets::check_name(&name(odd, "https://x")).is_ok(), "{odd}");
         }
     }
 }

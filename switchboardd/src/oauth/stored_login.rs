@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client::OauthClient;
 use super::scopes::Scopes;
-use crate::secrets::SecretString;
+use crate::system::secrets::SecretString;
 
 /// A token is renewed this long before it expires, or a fifth of its lifetime before if that is less.
 const RENEW_BEFORE_SECONDS: u64 = 60;

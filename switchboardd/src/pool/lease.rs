@@ -10,8 +10,8 @@ use super::state::{LeaseStep, Waiter};
 use super::{Pool, PoolError, SLOT_WAIT};
 use crate::caller::Caller;
 use crate::child::{Child, Limits};
-use crate::config::Scope;
-use crate::metrics::child_metrics::StartReason;
+use crate::observe::metrics::child_metrics::StartReason;
+use switchboard_definitions::config::Scope;
 
 /// The right to use a child. Dropping it gives the child back.
 #[derive(Debug)]

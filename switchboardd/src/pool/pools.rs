@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::{ChildServices, Pool, PoolSettings};
-use crate::config::Scope;
-use crate::definition::Launch;
+use switchboard_definitions::config::Scope;
+use switchboard_definitions::definition::Launch;
 
 #[derive(Debug, Default)]
 pub struct Pools {

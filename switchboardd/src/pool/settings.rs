@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::stateful::{follows_roots, is_stateful, names_folders};
-use crate::config::{PoolConfig, Scope};
-use crate::definition::Launch;
+use switchboard_definitions::config::{PoolConfig, Scope};
+use switchboard_definitions::definition::Launch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSettings {

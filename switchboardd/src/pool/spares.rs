@@ -12,7 +12,7 @@ use super::PoolError;
 use crate::child::ChildError;
 use crate::child::remote::RemoteError;
 use crate::child::remote::auth::AuthError;
-use crate::value_resolver::NotLaunchable;
+use crate::child::value_resolver::NotLaunchable;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -140,7 +140,7 @@ fn lacks_program(error: &PoolError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::NoRoom;
+    use crate::pool::budget::NoRoom;
 
     fn spawn_failed() -> PoolError {
         ChildError::Spawn { why: "no such file".to_owned() }.into()

@@ -17,10 +17,10 @@ use super::{Pool, PoolError};
 use crate::child::{
     Child, ChildError, ChildStart, Limits, Ownership, Protocol, StartDeps, StartError, StderrRing,
 };
-use crate::config::Scope;
-use crate::definition::{Launch, ResolvedLaunch};
-use crate::metrics::child_metrics::StartReason;
 use crate::oauth::login::TokenChanges;
+use crate::observe::metrics::child_metrics::StartReason;
+use switchboard_definitions::config::Scope;
+use switchboard_definitions::definition::{Launch, ResolvedLaunch};
 
 /// The first start through one of these may download the server.
 const PACKAGE_RUNNERS: [&str; 9] =
@@ -199,7 +199,7 @@ impl Pool {
 
     fn shown_address(&self) -> String {
         match &self.launch {
-            Launch::Remote(remote) => crate::trust::view::shown_url(&remote.url),
+            Launch::Remote(remote) => switchboard_definitions::trust::view::shown_url(&remote.url),
             Launch::Process(_) => String::new(),
         }
     }

@@ -22,8 +22,8 @@ use super::spares::Spares;
 use super::{PoolError, PoolSettings};
 use crate::caller::Caller;
 use crate::child::{ChildError, Limits, Protocol, StderrRing};
-use crate::config::Scope;
-use crate::manifest::Manifest;
+use crate::pool::manifest::Manifest;
+use switchboard_definitions::config::Scope;
 
 pub(super) use starts::Start;
 pub(super) use steps::{LeaseStep, Waiter};

@@ -1,7 +1,7 @@
 //! Servers that are known to keep state for one user at a time, or to use the roots of one host: each
 //! session gets its own child.
 
-use crate::definition::{Launch, LaunchCommand};
+use switchboard_definitions::definition::{Launch, LaunchCommand};
 
 /// Parts of a command line that name such a server. A config's `pool.scope` overrides this.
 const KNOWN: [KnownServer; 9] = [
@@ -62,7 +62,7 @@ fn has_folders(launch: &LaunchCommand) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expand::Template;
+    use switchboard_definitions::expand::Template;
 
     fn process(cmd: &str, args: &[&str]) -> Launch {
         Launch::Process(LaunchCommand {

@@ -9,9 +9,9 @@ use super::member::Member;
 use super::spares::RetryCondition;
 use super::{Pool, PoolError};
 use crate::child::{Child, ChildError, Limits, Ownership};
-use crate::config::Scope;
-use crate::event_loop::try_run_blocking;
-use crate::manifest::Manifest;
+use crate::pool::manifest::Manifest;
+use switchboard_definitions::config::Scope;
+use switchboard_definitions::event_loop::try_run_blocking;
 
 /// A child may report several list changes in a row; one fetch is enough.
 const LIST_CHANGE_DEBOUNCE: Duration = Duration::from_millis(200);

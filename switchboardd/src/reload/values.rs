@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 
 use super::{ReloadCause, run_blocking_with_timeout};
-use crate::daemon_state::Daemon;
-use crate::event_loop::may_block;
 use crate::pool::Pool;
+use crate::state::Daemon;
+use switchboard_definitions::event_loop::may_block;
 
 /// The state of the background checks.
 #[derive(Debug, Default)]

@@ -9,9 +9,9 @@ use super::advice::{TokenBalance, signed};
 use super::snapshot::{
     PoolUsage, SavingsSnapshot, SessionRow, SuiteRow, SuiteTools, ToolsKnown, WorkspaceView,
 };
-use crate::savings_recorder::{Fingerprint, SavingsFile, SuiteTotals};
-use crate::time::utc;
-use crate::tokens::TOKENIZER;
+use crate::savings::recorder::{Fingerprint, SavingsFile, SuiteTotals};
+use crate::savings::tokens::TOKENIZER;
+use switchboard_definitions::time::utc;
 
 /// A caveat for readers of the report.
 const NOTE: &str = "counted with OpenAI's o200k_base; Claude's tokenizer is not public, and its counts differ by some percent";

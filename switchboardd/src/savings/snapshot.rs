@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::savings_recorder::Fingerprint;
+use crate::savings::recorder::Fingerprint;
 
 /// The parts of a tool that a host passes to a model. Titles, annotations and output schemas are not counted,
 /// with or without Switchboard.

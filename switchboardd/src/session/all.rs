@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::Session;
-use crate::workspace::Workspace;
+use crate::catalog::workspace::Workspace;
 
 #[derive(Debug, Default)]
 pub struct Sessions {

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn anonymous_session() -> Arc<Session> {
-        Session::anonymous(&crate::workspace::Workspace::empty())
+        Session::anonymous(&crate::catalog::workspace::Workspace::empty())
     }
 
     fn ticket(session: &Arc<Session>, seq: u64) -> SequenceTicket {

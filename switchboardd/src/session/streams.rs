@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use crate::mailbox::Mailbox;
+use crate::caller::mailbox::Mailbox;
 
 /// Limits of the streams of finished calls that are retained for hosts to resume.
 const MAX_REPLAY_STREAMS: usize = 32;

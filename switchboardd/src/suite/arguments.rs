@@ -5,7 +5,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use crate::child::ArgumentNames;
-use crate::document::nearest;
+use switchboard_definitions::document::nearest;
 
 /// A sentence that tells the model how to fix the arguments; `None` if they are acceptable.
 pub(super) fn complaint(names: &ArgumentNames, args: Option<Raw<'_>>) -> Option<String> {

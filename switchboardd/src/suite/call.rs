@@ -11,10 +11,10 @@ use super::outgoing::OutgoingParams;
 use super::{CallContext, HostParams, Suite, SuiteReply, arguments, tool_error};
 use crate::caller::Caller;
 use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
-use crate::config::{Mode, Scope};
-use crate::error::Failure;
-use crate::methods;
 use crate::pool::{Lease, PoolError};
+use crate::suite::failure::Failure;
+use switchboard_definitions::config::{Mode, Scope};
+use switchboard_mcp::methods;
 
 /// A request that was sent to a child, with the lease on that child.
 pub struct SentCall {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::child::ChildRequest;
-use crate::metrics::OperationNotes;
+use crate::observe::metrics::OperationNotes;
 
 /// One call: who asks, since when, about which tool, within which operation.
 #[derive(Debug, Clone, Copy)]

@@ -14,12 +14,12 @@ use super::outgoing::OutgoingParams;
 use super::{CallContext, Suite, SuiteReply};
 use crate::caller::Caller;
 use crate::child::ChildError;
-use crate::era::question::{InputRequest, InputRequired, declined_result};
-use crate::era::results::{self, ResultKind};
-use crate::era::{retry, schema};
-use crate::error::Failure;
-use crate::methods;
 use crate::pool::Lease;
+use crate::suite::failure::Failure;
+use switchboard_mcp::era::question::{InputRequest, InputRequired, declined_result};
+use switchboard_mcp::era::results::{self, ResultKind};
+use switchboard_mcp::era::{retry, schema};
+use switchboard_mcp::methods;
 
 /// Limit of question rounds per call, in case a child never stops asking.
 const MAX_ROUNDS: usize = 8;
@@ -107,7 +107,7 @@ async fn ask_host(
     let mut open = OpenQuestions { caller, questions: Vec::new() };
     let mut waiting = Vec::new();
     for request in requests {
-        let text = request.to_legacy(|| crate::random::hex(8));
+        let text = request.to_legacy(|| switchboard_wire::random::hex(8));
         let Ok(Message::Request { id, params, .. }) = Message::parse(&text) else {
             let why = format!("its input request `{}` cannot be put to anybody", request.key);
             return Err(NoAnswers::Child(ChildError::Unusable { why }));

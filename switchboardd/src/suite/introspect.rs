@@ -6,7 +6,7 @@ use switchboard_wire::envelope::quoted;
 use switchboard_wire::rpc;
 
 use crate::child::{Tool, ToolList};
-use crate::config::{Expose, Mode};
+use switchboard_definitions::config::{Expose, Mode};
 
 use super::summary::summary;
 

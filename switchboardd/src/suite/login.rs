@@ -14,11 +14,11 @@ use crate::caller::Caller;
 use crate::child::remote::RemoteError;
 use crate::child::remote::auth::AuthError;
 use crate::child::{ChildError, ChildResponse};
-use crate::era::ProtocolEra;
-use crate::error::Failure;
-use crate::methods;
 use crate::oauth::Login;
 use crate::oauth::login::Attempt;
+use crate::suite::failure::Failure;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 
 /// One login for access, and two for scopes that turn out to be missing.
 pub const MAX_LOGINS: usize = 3;

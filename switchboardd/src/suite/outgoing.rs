@@ -8,7 +8,7 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
 use crate::child::ChildId;
-use crate::methods;
+use switchboard_mcp::methods;
 
 /// Progress while a call waits for its child, under the host's token. The value is far below any that the
 /// child will send, because progress must not decrease.
@@ -122,7 +122,7 @@ fn push_meta(meta: Raw<'_>, token: Option<Raw<'_>>, id: ChildId, out: &mut Vec<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::era::request_params::RequestParams;
+    use switchboard_mcp::era::request_params::RequestParams;
 
     #[track_caller]
     fn check(params: &str, args: Option<&str>, expect: &str) {

@@ -2,7 +2,7 @@
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::visible::without_hidden;
+use switchboard_wire::visible::without_hidden;
 
 /// `text` as one line of at most `most` characters, cut between graphemes. A model reads it: what a person would not see
 /// is left out.

@@ -20,10 +20,10 @@ use super::outgoing::OutgoingParams;
 use super::{CallContext, Suite, SuiteReply};
 use crate::caller::{Caller, InputEntry, StatelessRequest};
 use crate::child::{ChildError, ChildId, ChildResponse};
-use crate::era::results::ResultKind;
-use crate::era::{ProtocolEra, question};
-use crate::error::Failure;
 use crate::pool::Member;
+use crate::suite::failure::Failure;
+use switchboard_mcp::era::results::ResultKind;
+use switchboard_mcp::era::{ProtocolEra, question};
 
 /// Questions that arrive within this time are put to the host together.
 const ROUND_WINDOW: Duration = Duration::from_millis(25);

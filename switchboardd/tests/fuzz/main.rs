@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 use random::{Random, run};
+use switchboard_definitions::definition::Launch;
+use switchboard_definitions::discover::entry::EntryLocation;
+use switchboard_definitions::discover::{hosts, shapes, walk};
+use switchboard_definitions::document::Document;
+use switchboard_definitions::env_file;
+use switchboard_definitions::expand;
+use switchboard_definitions::expand::{Dialect, ExpansionContext, Template};
+use switchboard_definitions::trust::view::mentioned;
 use switchboard_wire::envelope::{Message, Outcome, range_of, splice};
 use switchboard_wire::framing::{Decoder, Frame};
-use switchboardd::definition::Launch;
-use switchboardd::discover::entry::EntryLocation;
-use switchboardd::discover::{hosts, shapes, walk};
-use switchboardd::document::Document;
-use switchboardd::expand::{Dialect, ExpansionContext, Template};
 use switchboardd::oauth::bearer_challenge::BearerChallenge;
-use switchboardd::trust::view::mentioned;
-use switchboardd::{env_file, expand};
 
 const LIMIT: usize = 200;
 /// Limit for the headers of a message, and for a line that only looks like a header.

@@ -16,6 +16,7 @@ pub mod open_files;
 pub mod oversize;
 pub mod peer;
 pub mod process;
+pub mod random;
 pub mod raw;
 pub mod rpc;
 pub mod runtime_paths;

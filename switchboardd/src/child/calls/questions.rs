@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Calls, ChildId, PendingCall};
 use crate::caller::Caller;
-use crate::methods;
+use switchboard_mcp::methods;
 
 /// A question of the child that a host has not answered.
 #[derive(Debug)]

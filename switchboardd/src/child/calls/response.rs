@@ -6,7 +6,7 @@ use bytes::Bytes;
 use switchboard_wire::envelope::splice;
 
 use crate::child::ChildError;
-use crate::era::ProtocolEra;
+use switchboard_mcp::era::ProtocolEra;
 
 /// A request id that the daemon issued to a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::era::ProtocolEra;
-use crate::methods;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 
 fn answer() -> CallOutcome {
     CallOutcome::Response(ChildResponse {

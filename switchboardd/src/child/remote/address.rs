@@ -2,7 +2,7 @@
 
 use reqwest::Url;
 
-use crate::definition::ResolvedRemote;
+use switchboard_definitions::definition::ResolvedRemote;
 
 /// The URL of a child, if messages may be sent there; the error says what is wrong with it.
 pub fn address(to: &ResolvedRemote) -> Result<Url, String> {
@@ -58,8 +58,8 @@ pub(super) fn resolve_redirect(from: &Url, location: &str) -> Result<Url, Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::{Remote, Transport};
-    use crate::expand::{PlaceholderValues, Template};
+    use switchboard_definitions::definition::{Remote, Transport};
+    use switchboard_definitions::expand::{PlaceholderValues, Template};
 
     fn check(url: &str) -> Result<Url, String> {
         let remote = Remote { transport: Transport::Http, url: Template::text(url), headers: [].into() };

@@ -13,7 +13,7 @@ use hyper::header::HeaderValue;
 use reqwest::Url;
 
 use crate::caller::Caller;
-use crate::definition::DisplayUrl;
+use switchboard_definitions::definition::DisplayUrl;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

@@ -20,8 +20,8 @@ use super::auth::{AuthDecision, Authorizer, Challenge};
 use super::http_clients::root_cause;
 use crate::caller::Caller;
 use crate::child::failure::clip;
-use crate::definition::{DisplayUrl, ResolvedRemote};
-use crate::visible::clipped;
+use switchboard_definitions::definition::{DisplayUrl, ResolvedRemote};
+use switchboard_wire::visible::clipped;
 
 /// Limit of redirects that one request follows.
 const MAX_HOPS: usize = 4;

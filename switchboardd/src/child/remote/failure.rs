@@ -1,7 +1,7 @@
 //! Errors between the daemon and a remote child.
 
 use super::auth::AuthError;
-use crate::definition::DisplayUrl;
+use switchboard_definitions::definition::DisplayUrl;
 
 /// Why a remote child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

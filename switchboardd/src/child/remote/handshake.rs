@@ -18,9 +18,9 @@ use crate::child::calls::ChildResponse;
 use crate::child::failure::clip;
 use crate::child::handshake::{NO_TIMEOUT, names_modern, params, read};
 use crate::child::{Child, ChildError, Limits, Ownership, Protocol, ServerInfo, millis};
-use crate::definition::Transport;
-use crate::era::envelope::{Envelope, with_envelope};
-use crate::methods;
+use switchboard_definitions::definition::Transport;
+use switchboard_mcp::era::envelope::{Envelope, with_envelope};
+use switchboard_mcp::methods;
 
 /// No timeouts here: the whole start is bounded by the caller.
 const LIMITS: Limits = Limits { spawn: NO_TIMEOUT, rpc: NO_TIMEOUT, max: NO_TIMEOUT };
@@ -191,7 +191,7 @@ fn is_modern(error: Raw<'_>) -> bool {
 /// Whether the error refuses our revision and names none that we know.
 fn is_unsupported(error: Raw<'_>) -> bool {
     let code = Members::of(error).and_then(|error| error.get("code"));
-    code.is_some_and(|code| code.get() == crate::error_codes::UNSUPPORTED_VERSION.to_string())
+    code.is_some_and(|code| code.get() == switchboard_mcp::error_codes::UNSUPPORTED_VERSION.to_string())
         && !names_modern(error)
 }
 

@@ -7,10 +7,10 @@ use switchboard_wire::raw::Raw;
 
 use super::RemoteState;
 use crate::child::{Protocol, ToolList};
-use crate::era::VERSION_KEY;
-use crate::era::headers::{encoded, header_params, header_value, name_member};
-use crate::header_names;
-use crate::methods;
+use switchboard_mcp::era::VERSION_KEY;
+use switchboard_mcp::era::headers::{encoded, header_params, header_value, name_member};
+use switchboard_mcp::header_names;
+use switchboard_mcp::methods;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static(header_names::SESSION_ID);
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static(header_names::LAST_EVENT_ID);

@@ -10,8 +10,8 @@ use tokio::sync::OnceCell;
 
 use super::RemoteError;
 use super::address::is_loopback;
-use crate::environment::ChildEnvironment;
-use crate::event_loop::{may_block, run_blocking};
+use crate::system::environment::ChildEnvironment;
+use switchboard_definitions::event_loop::{may_block, run_blocking};
 
 /// Timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

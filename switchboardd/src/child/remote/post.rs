@@ -19,8 +19,8 @@ use super::inbound::{ResumePoint, StreamEnd, read_events};
 use super::{RemoteConnection, RemoteError, RemoteState, handshake, headers};
 use crate::child::calls::CallOutcome;
 use crate::child::{Child, ChildError, ChildId, Limits, Protocol, ToolList};
-use crate::error_codes::HEADER_MISMATCH;
-use crate::methods;
+use switchboard_mcp::error_codes::HEADER_MISMATCH;
+use switchboard_mcp::methods;
 
 /// Timeout of a message that nobody waits for.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);

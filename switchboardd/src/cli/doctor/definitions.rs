@@ -4,15 +4,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::Finding;
+use crate::catalog::layer::Layer;
 use crate::cli::local_config::LocalConfig;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
-use crate::definition::{Definition, Launch};
-use crate::expand::Template;
-use crate::layer::Layer;
 use crate::pool::RootsOf;
-use crate::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments, unpinned};
-use crate::visible::visible;
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::expand::Template;
+use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments, unpinned};
+use switchboard_wire::visible::visible;
 
 /// Words in names of variables and headers that hold secrets.
 const SECRET_WORDS: [&str; 9] = [
@@ -100,7 +100,7 @@ async fn one(
         }
     }
     for (variable, origin) in local.resolver.origins(launch).await {
-        if matches!(origin, crate::value_resolver::Origin::Nowhere) {
+        if matches!(origin, crate::child::value_resolver::Origin::Nowhere) {
             let what = format!("server `{name}` needs `{variable}`, which is not set");
             findings.push(Finding::error("value", what, format!("switchboard secret set {variable}")));
         }

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::Finding;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
-use crate::hosts::machine::Machine;
-use crate::hosts::survey::{HostFileState, survey};
+use switchboard_hosts::machine::Machine;
+use switchboard_hosts::survey::{HostFileState, survey};
 
 pub(super) fn check(home: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -13,8 +13,8 @@ use crate::child::StaleRuns;
 use crate::cli::ask::AskError;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
-use crate::config::Config;
-use crate::visible::visible;
+use switchboard_definitions::config::Config;
+use switchboard_wire::visible::visible;
 
 /// Whether a daemon runs, by its socket, lock and file.
 pub(super) fn presence(paths: &RuntimePaths, status: &Result<Value, AskError>) -> Vec<Finding> {

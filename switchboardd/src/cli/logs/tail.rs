@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::cli::output::{print_json_line, try_print};
-use crate::visible::Printable;
-use crate::watch::folder::Folder;
+use crate::reload::watch::folder::Folder;
+use switchboard_wire::visible::Printable;
 
 /// How much of a file's end is read at most.
 const MAX_READ: u64 = 4 * 1024 * 1024;

@@ -58,7 +58,7 @@ impl InstallSteps {
         if self.step(format!("write {}", path.display())) {
             let folder = path.parent().unwrap_or(Path::new("/"));
             std::fs::create_dir_all(folder).map_err(file_error(folder))?;
-            crate::files::replace(path, text.as_bytes()).map_err(file_error(path))?;
+            switchboard_definitions::files::replace(path, text.as_bytes()).map_err(file_error(path))?;
         }
         Ok(true)
     }

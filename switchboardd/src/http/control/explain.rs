@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::http::auth::Access;
 use crate::http::discovery::suite_json;
 use crate::http::errors::json_response;
-use crate::time::utc;
+use switchboard_definitions::time::utc;
 
 /// Stderr lines shown: they fit on a screen with the rest.
 const LINES: usize = 20;

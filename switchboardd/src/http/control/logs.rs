@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use crate::catalog::Catalog;
 use crate::child;
-use crate::daemon_state::{Daemon, Phase};
 use crate::http::errors::{HttpError, json_response};
-use crate::time::utc;
+use crate::state::{Daemon, Phase};
+use switchboard_definitions::time::utc;
 
 /// Longest wait for a line; a caller that wants to wait longer asks again.
 const MAX_WAIT: Duration = Duration::from_secs(60);

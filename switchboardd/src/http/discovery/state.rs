@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::daemon_state::Daemon;
-use crate::definition::Launch;
+use crate::catalog::layer::Layer;
+use crate::catalog::workspace::Workspace;
+use crate::child::value_resolver::NotLaunchable;
 use crate::http::auth::Access;
-use crate::layer::Layer;
 use crate::pool::{Member, Pool, PoolError, PoolStatus};
 use crate::session::Session;
+use crate::state::Daemon;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
-use crate::trust::view::{mentioned, shown_url};
-use crate::value_resolver::NotLaunchable;
-use crate::workspace::Workspace;
+use switchboard_definitions::definition::Launch;
+use switchboard_definitions::trust::view::{mentioned, shown_url};
 
 /// Maximum length of a pending definition's summary, in characters.
 const MAX_SHOWN_COMMAND: usize = 600;

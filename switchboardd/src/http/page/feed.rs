@@ -8,11 +8,11 @@ use axum::response::Response;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::daemon_state::Daemon;
 use crate::http::discovery::full_status;
 use crate::http::stream::streaming;
-use crate::page_access::StatusFeed;
 use crate::reload::Reloader;
+use crate::state::Daemon;
+use crate::state::page_access::StatusFeed;
 
 /// Changes within this time are sent as one update.
 const DEBOUNCE: Duration = Duration::from_millis(100);

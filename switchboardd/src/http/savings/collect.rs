@@ -7,15 +7,15 @@ use switchboard_wire::envelope::string;
 
 use crate::catalog::Catalog;
 use crate::child::process_tree::{memory_of, memory_of_copy, proportional};
-use crate::daemon_state::Daemon;
-use crate::definition::Launch;
 use crate::face;
 use crate::pool::Pool;
 use crate::savings::snapshot::{
     PoolUsage, SavingsSnapshot, SessionRow, SuiteRow, SuiteTools, ToolsKnown, WorkspaceView,
 };
 use crate::session::Session;
+use crate::state::Daemon;
 use crate::suite::Suite;
+use switchboard_definitions::definition::Launch;
 
 /// Where the row of a suite is, by the file and the name of its definition.
 type SuiteRowIndex = HashMap<(PathBuf, String), usize>;

@@ -13,14 +13,14 @@ use tokio::task::JoinSet;
 use super::events::{self, StreamStart};
 use super::legacy::resumes;
 use crate::caller::Caller;
-use crate::daemon_state::Daemon;
-use crate::error::Failure;
+use crate::caller::mailbox::{Mailbox, MessageKind};
 use crate::face::{Face, IncomingRequest, RequestContext, run_request};
 use crate::http::errors::json_response;
-use crate::mailbox::{Mailbox, MessageKind};
-use crate::metrics::series::EntryPoint;
+use crate::observe::metrics::series::EntryPoint;
+use crate::observe::telemetry::trace::SpanContext;
 use crate::session::{AbortReason, Session, Streams};
-use crate::telemetry::trace::SpanContext;
+use crate::state::Daemon;
+use crate::suite::failure::Failure;
 
 /// A lone answer that is ready within this time is sent as JSON instead of a stream.
 pub(super) const JSON_WINDOW: Duration = Duration::from_millis(250);

@@ -9,10 +9,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::sse;
-use crate::daemon_state::{Daemon, Phase};
+use crate::caller::mailbox::Mailbox;
 use crate::http::stream::streaming;
-use crate::mailbox::Mailbox;
 use crate::session::{EventId, ReadGuard};
+use crate::state::{Daemon, Phase};
 
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Chunks buffered for a connection; further messages wait in the mailbox, which has limits of its own.

@@ -8,9 +8,9 @@ use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-pub(super) use crate::era::headers::header_params;
-use crate::era::headers::{HeaderParam, decoded, name_member};
-use crate::header_names;
+pub(super) use switchboard_mcp::era::headers::header_params;
+use switchboard_mcp::era::headers::{HeaderParam, decoded, name_member};
+use switchboard_mcp::header_names;
 
 /// Checks the headers that every request must have.
 pub(super) fn check(headers: &HeaderMap, method: &str, params: Option<Raw<'_>>) -> Result<(), String> {

@@ -13,16 +13,16 @@ use tokio::task::JoinSet;
 
 use super::calls::{CallOrigin, CloseOnDrop, JSON_WINDOW, all_answered};
 use super::{events, headers};
-use crate::daemon_state::Daemon;
-use crate::era::{ProtocolEra, subscription};
-use crate::error::Failure;
-use crate::error_codes::{HEADER_MISMATCH, LACKS_CAPABILITY};
+use crate::caller::mailbox::{Mailbox, MessageKind};
+use crate::catalog::workspace::Workspace;
 use crate::face::{Face, IncomingRequest, run_request};
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::parent;
-use crate::mailbox::{Mailbox, MessageKind};
-use crate::methods;
-use crate::workspace::Workspace;
+use crate::state::Daemon;
+use crate::suite::failure::Failure;
+use switchboard_mcp::era::{ProtocolEra, subscription};
+use switchboard_mcp::error_codes::{HEADER_MISMATCH, LACKS_CAPABILITY};
+use switchboard_mcp::methods;
 
 /// Notifications are accepted and ignored: a modern host cancels by closing its connection.
 pub(super) async fn post(

@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 
 use super::Attempt;
 use crate::caller::Caller;
-use crate::mailbox::MessageKind;
-use crate::methods;
-use crate::visible::visible;
+use crate::caller::mailbox::MessageKind;
+use switchboard_mcp::methods;
+use switchboard_wire::visible::visible;
 
 impl Attempt {
     /// What the host should show.
@@ -27,7 +27,7 @@ impl Attempt {
     /// Asks a host that has a session. Returns when the login is done, however the user got to the page; or
     /// says why it will not be.
     pub async fn ask(&self, caller: &Arc<Caller>, child: &str) -> Result<(), String> {
-        let id = crate::random::hex(8);
+        let id = switchboard_wire::random::hex(8);
         let mut params = self.invitation(child);
         params["elicitationId"] = id.clone().into();
         let request = json!({ "jsonrpc": "2.0", "id": 0, "method": methods::ELICITATION, "params": params });

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{PoolState, Start};
 use crate::caller::Caller;
-use crate::config::Scope;
+use switchboard_definitions::config::Scope;
 
 impl PoolState {
     /// Registers and returns the missing starts that no call asks for; or when to check again, if they have

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::{PoolState, Start};
 use crate::caller::Caller;
-use crate::config::Scope;
 use crate::pool::member::{Member, UnansweredCalls};
 use crate::pool::{PoolError, SLOT_WAIT};
+use switchboard_definitions::config::Scope;
 
 /// How long callers wait for a start before they share a child that another host uses.
 pub(super) const OWN_CHILD_WAIT: Duration = Duration::from_secs(2);

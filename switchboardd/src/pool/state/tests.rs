@@ -2,11 +2,11 @@
 
 use super::steps::OWN_CHILD_WAIT;
 use super::*;
-use crate::budget::NoRoom;
+use crate::child::value_resolver::NotLaunchable;
 use crate::child::without_process;
 use crate::pool::SLOT_WAIT;
+use crate::pool::budget::NoRoom;
 use crate::pool::spares::RetryCondition;
-use crate::value_resolver::NotLaunchable;
 
 fn state(scope: Scope, max: usize) -> PoolState {
     let settings = PoolSettings { scope, warm: 0, max, idle: Duration::from_secs(600) };

@@ -1,0 +1,798 @@
+//! Reads a [`Config`] from the members of the file. Tests compare the key lists with the schema.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use url::Url;
+
+use super::{
+    BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, Expose, Http, Introspection, Mode,
+    OauthConfig, PoolConfig, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
+    glob_set,
+};
+use crate::document::{Fields, Node, Problem, nearest};
+use crate::expand::{ExpansionContext, Template};
+use crate::suite_name;
+
+pub(super) const ROOT: [&str; 11] = [
+    "$schema",
+    "discoverGlobs",
+    "suites",
+    "timeouts",
+    "introspection",
+    "conflicts",
+    "http",
+    "budget",
+    "trust",
+    "oauth",
+    "watch",
+];
+/// Keys that a workspace cannot set.
+const PERSONAL_ONLY_KEYS: [&str; 5] = ["http", "budget", "trust", "oauth", "watch"];
+pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
+pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
+pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
+pub(super) const SUITE: [&str; 8] =
+    ["suiteName", "description", "expose", "summaryMaxChars", "timeouts", "pool", "redact", "validate"];
+pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
+pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
+pub(super) const EXPOSE: [&str; 2] = ["allow", "deny"];
+pub(super) const TIMEOUTS: [&str; 3] = ["childSpawnMs", "rpcMs", "maxMs"];
+pub(super) const INTROSPECTION: [&str; 2] = ["mode", "summaryMaxChars"];
+pub(super) const CONFLICTS: [&str; 2] = ["strategy", "order"];
+pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"];
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+const SUMMARY: (u64, u64) = (8, 4096);
+/// Each glob is a walk through folders.
+const MAX_GLOBS: usize = 64;
+const MAX_POOL: u64 = 64;
+const MAX_CHILDREN: u64 = 1024;
+const MAX_MEMORY_MB: u64 = 1024 * 1024;
+
+/// Keys that users often put one level too high, with the key that they belong under.
+const NESTED_KEYS: [(&str, &str); 10] = [
+    ("expose", "suites"),
+    ("allow", "suites"),
+    ("deny", "suites"),
+    ("redact", "suites"),
+    ("scope", "pool"),
+    ("elicit", "trust"),
+    ("roots", "trust"),
+    ("listen", "http"),
+    ("openDiscovery", "http"),
+    ("mode", "introspection"),
+];
+
+/// Root keys that can restrict or hide something.
+const RESTRICTING_KEYS: [&str; 5] = ["suites", "introspection", "http", "trust", "discoverGlobs"];
+
+/// Reads as much as can be understood. A mistake never makes a setting laxer than what was written; if the
+/// meaning is unclear, the strictest value is used.
+pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: ConfigOwner) -> Config {
+    fields.reject_unknown(&ROOT);
+    let mut config = Config::defaults(folder);
+    if extent == ConfigOwner::Workspace {
+        for node in PERSONAL_ONLY_KEYS.iter().filter_map(|name| Some((name, fields.get(name)?))) {
+            let (name, node) = node;
+            node.complain(format!("`{name}` has its place only in the personal config"));
+        }
+    }
+    let may_have = |name: &str| extent == ConfigOwner::Personal || !PERSONAL_ONLY_KEYS.contains(&name);
+    let get = |name: &str| fields.get(name).filter(|_| may_have(name));
+    if let Some(node) = fields.get("discoverGlobs") {
+        config.discover_globs = self::globs(&node).unwrap_or_default();
+    }
+    let suites = fields.get("suites");
+    if let Some(node) = suites.as_ref().filter(|node| !node.is_object()) {
+        strictest(&mut config, "suites", &node.location());
+    }
+    if let Some(suites) = suites.and_then(|node| node.object()) {
+        let mut names = HashSet::new();
+        for (child, node) in suites.entries() {
+            let mut read = suite(&node);
+            if let Some(name) = read.suite_name.take_if(|name| !names.insert(name.clone()))
+                && let Some(node) = node.object().and_then(|fields| fields.get("suiteName"))
+            {
+                node.complain(format!("two suites are named `{name}`"));
+            }
+            config.suites.insert(child.to_owned(), read);
+        }
+    }
+    if let Some(node) = fields.get("timeouts") {
+        let change = timeouts(&node);
+        let base = config.timeouts;
+        config.timeouts = Timeouts {
+            child_spawn_ms: change.child_spawn_ms.unwrap_or(base.child_spawn_ms),
+            rpc_ms: change.rpc_ms.unwrap_or(base.rpc_ms),
+            max_ms: change.max_ms.unwrap_or(base.max_ms),
+        };
+    }
+    if let Some(node) = get("introspection") {
+        config.introspection = introspection(&node, config.introspection);
+    }
+    config.conflicts =
+        fields.get("conflicts").and_then(|node| node.object()).map(|fields| conflicts(&fields));
+    if let Some(node) = get("http") {
+        config.http = http(&node, config.http);
+    }
+    if let Some(fields) = get("budget").and_then(|node| node.object()) {
+        config.budget = budget(&fields, config.budget);
+    }
+    if let Some(node) = get("trust") {
+        config.trust = trust(&node, folder);
+    }
+    if let Some(fields) = get("oauth").and_then(|node| node.object()) {
+        config.oauth = oauth(&fields, folder);
+    }
+    if let Some(node) = get("watch") {
+        let ways = [Watch::Events, Watch::Poll].map(|way| (way.as_str(), way));
+        config.watch = node.word(&ways).unwrap_or_default();
+    }
+    let strangers = fields.unknown_members(&ROOT);
+    for (name, near) in &strangers.first {
+        let Some(node) = fields.get(name) else { continue };
+        mistyped(&mut config, name, *near, &node);
+    }
+    if strangers.are_more {
+        let place = fields.location();
+        NESTED_KEYS.iter().for_each(|(_, outer)| strictest(&mut config, outer, &place));
+    }
+    if fields.problem_count() > 0 {
+        for (key, node) in fields.entries().filter(|(key, _)| ROOT.contains(key)) {
+            match key {
+                "suites" if node.is_object() => restrict_misplaced_in_suites(&mut config, &node),
+                _ => restrict_misplaced(&mut config, &node, inside(key)),
+            }
+        }
+    }
+    config
+}
+
+/// Handles an unknown key that may be a misspelled known one.
+fn mistyped(config: &mut Config, name: &str, near: Option<&str>, node: &Node<'_>) {
+    let inner = nearest(name, NESTED_KEYS.iter().map(|(inner, _)| *inner));
+    let outer =
+        inner.and_then(|inner| NESTED_KEYS.iter().find(|(name, _)| *name == inner)).map(|(_, outer)| *outer);
+    // `suite` names the servers it is about; a misplaced `expose` does not.
+    if near == Some("suites") && node.is_object() {
+        for (child, node) in node.object().iter().flat_map(Fields::entries) {
+            config.suites.entry(child.to_owned()).or_default().unusable_reason =
+                Some(misplaced_reason(&node.location()));
+        }
+        return restrict_misplaced_in_suites(config, node);
+    }
+    for key in [near, outer].into_iter().flatten() {
+        strictest(config, key, &node.location());
+    }
+    restrict_misplaced(config, node, &[]);
+}
+
+/// The keys that the object at `key` may have.
+fn inside(key: &str) -> &'static [&'static str] {
+    match key {
+        "timeouts" => &TIMEOUTS,
+        "introspection" => &INTROSPECTION,
+        "conflicts" => &CONFLICTS,
+        "http" => &HTTP,
+        "budget" => &BUDGET,
+        "trust" => &TRUST,
+        "oauth" => &OAUTH,
+        "expose" => &EXPOSE,
+        "pool" => &POOL,
+        _ => &[],
+    }
+}
+
+/// Parts of the config, each with a setting that belongs to it but is in the wrong place.
+type MisplacedSettings<'d> = BTreeMap<&'static str, Node<'d>>;
+
+/// Finds settings in the wrong place, such as a level too deep, in and below a value: keys of the config that
+/// are not `known` there.
+fn find_misplaced<'d>(node: &Node<'d>, known: &[&str], found: &mut MisplacedSettings<'d>) {
+    if node.is_array() {
+        node.items().iter().flatten().for_each(|item| find_misplaced(item, &[], found));
+    }
+    let members = if node.is_object() { node.object() } else { None };
+    for (key, node) in members.iter().flat_map(Fields::entries) {
+        if !known.contains(&key) {
+            find_misplaced(&node, &[], found);
+            if let Some(part) = part_of(key) {
+                found.entry(part).or_insert(node);
+            }
+        } else if key == "clients" && node.is_object() {
+            // The keys of `clients` are names of servers.
+            for (_, client) in node.object().iter().flat_map(Fields::entries) {
+                find_misplaced(&client, &CLIENT, found);
+            }
+        } else {
+            find_misplaced(&node, inside(key), found);
+        }
+    }
+}
+
+/// The part of the config that a key belongs to, if that part can restrict or hide something.
+fn part_of(key: &str) -> Option<&'static str> {
+    let inner =
+        NESTED_KEYS.iter().find(|(inner, _)| inner.eq_ignore_ascii_case(key)).map(|(_, outer)| *outer);
+    inner.or_else(|| RESTRICTING_KEYS.into_iter().find(|guarding| guarding.eq_ignore_ascii_case(key)))
+}
+
+fn restrict_misplaced(config: &mut Config, node: &Node<'_>, known: &[&str]) {
+    let mut found = MisplacedSettings::new();
+    find_misplaced(node, known, &mut found);
+    found.iter().for_each(|(part, setting)| strictest(config, part, &setting.location()));
+}
+
+/// The keys of `suites` are names of servers. A misplaced setting inside one may hide tools of that server.
+fn restrict_misplaced_in_suites(config: &mut Config, suites: &Node<'_>) {
+    let mut of_all = MisplacedSettings::new();
+    for (child, node) in suites.object().iter().flat_map(Fields::entries) {
+        let mut found = MisplacedSettings::new();
+        find_misplaced(&node, &SUITE, &mut found);
+        let (hides, shares) = (found.remove("suites"), found.remove("pool"));
+        of_all.append(&mut found);
+        if hides.is_none() && shares.is_none() {
+            continue;
+        }
+        let suite = config.suites.entry(child.to_owned()).or_default();
+        suite.unusable_reason = suite
+            .unusable_reason
+            .take()
+            .or_else(|| hides.map(|setting| misplaced_reason(&setting.location())));
+        if shares.is_some() && suite.pool.scope != Some(Scope::Call) {
+            suite.pool.scope = Some(Scope::Session);
+        }
+    }
+    of_all.iter().for_each(|(part, setting)| strictest(config, part, &setting.location()));
+}
+
+/// Applies the strictest value of a part that cannot be understood.
+fn strictest(config: &mut Config, key: &str, place: &str) {
+    match key {
+        "suites" => config.unusable_reason = Some(misplaced_reason(place)),
+        "introspection" => config.introspection.mode = Mode::Redacted,
+        "http" => config.http = closed(),
+        "trust" => config.trust = STRICTEST_TRUST,
+        "pool" => config.scope = Some(Scope::Session),
+        "discoverGlobs" => config.discover_globs.clear(),
+        _ => {}
+    }
+}
+
+fn misplaced_reason(place: &str) -> String {
+    format!("what is set for it at {place} cannot be understood, and may be meant to hide some of its tools")
+}
+
+fn closed() -> Http {
+    Http { listen: "off".to_owned(), open_discovery: false, allowed_origins: Vec::new() }
+}
+
+const STRICTEST_TRUST: TrustConfig = TrustConfig { elicit: false, roots: Vec::new() };
+
+fn mentions(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric()).any(|one| one == word)
+}
+
+/// For a file that is not JSON or cannot be read: the defaults, and the strictest value of each part that the
+/// text mentions; without text, of every part.
+pub(super) fn unread(folder: &Path, text: Option<&str>, problem: &Problem) -> Config {
+    let mut config = Config { basis: super::ConfigSource::Partial, ..Config::defaults(folder) };
+    let place = Problem { message: String::new(), ..problem.clone() }.to_string();
+    let place = place.trim_end_matches(": ");
+    for (inner, outer) in NESTED_KEYS {
+        if text.is_none_or(|text| mentions(text, inner)) {
+            strictest(&mut config, outer, place);
+        }
+    }
+    // Without any text, the globs stay: no server can be used, and each is listed with the reason.
+    if text.is_some_and(|text| mentions(text, "discoverGlobs")) {
+        strictest(&mut config, "discoverGlobs", place);
+    }
+    Config { file: problem.file.clone(), ..config }
+}
+
+fn conflicts(fields: &Fields<'_>) -> Conflicts {
+    fields.reject_unknown(&CONFLICTS);
+    let strategies = [Strategy::Prefix, Strategy::First, Strategy::Refuse].map(|way| (way.as_str(), way));
+    Conflicts {
+        strategy: fields.get("strategy").and_then(|node| node.word(&strategies)).unwrap_or_default(),
+        order: fields.get("order").and_then(|node| node.texts()).unwrap_or_default(),
+    }
+}
+
+fn trust(node: &Node<'_>, folder: &Path) -> TrustConfig {
+    let before = node.problem_count();
+    let Some(fields) = node.object() else { return STRICTEST_TRUST };
+    fields.reject_unknown(&TRUST);
+    let roots = fields.get("roots").and_then(|node| {
+        let roots = node.texts()?;
+        if let Some(relative) = roots.iter().find(|root| !Path::new(root).is_absolute()) {
+            node.complain(format!("`{relative}` is not an absolute path"));
+        }
+        Some(roots.iter().map(|root| folder.join(root)).collect())
+    });
+    let elicit = fields.get("elicit").and_then(|node| node.flag());
+    if node.problem_count() > before {
+        return TrustConfig { elicit: elicit.unwrap_or(false), ..STRICTEST_TRUST };
+    }
+    TrustConfig { elicit: elicit.unwrap_or(true), roots: roots.unwrap_or_default() }
+}
+
+fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
+    fields.reject_unknown(&OAUTH);
+    let client_id_url = fields.get("clientIdUrl").and_then(|node| {
+        let url = node.text()?;
+        if !is_document(&url) {
+            node.complain(format!("`{url}` is no `https://` URL of a document"));
+            return None;
+        }
+        Some(url)
+    });
+    let mut clients = BTreeMap::new();
+    for (child, node) in fields.get("clients").and_then(|node| node.object()).iter().flat_map(Fields::entries)
+    {
+        let before = node.problem_count();
+        let read = client(&node, folder).filter(|_| node.problem_count() == before);
+        clients.extend(read.map(|client| (child.to_owned(), client)));
+    }
+    OauthConfig { client_id_url, clients }
+}
+
+/// Whether a URL can be a client id: the `https` URL of a document, which any server can fetch safely.
+fn is_document(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| {
+        url.scheme() == "https" && url.path() != "/" && url.fragment().is_none() && url.username().is_empty()
+    })
+}
+
+fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
+    let fields = node.object()?;
+    fields.reject_unknown(&CLIENT);
+    let text = |name| fields.get(name).and_then(|node| node.text());
+    let client_secret = fields.get("clientSecret").and_then(|node| {
+        let places = ExpansionContext {
+            folder: folder.to_owned(),
+            root: folder.to_owned(),
+            ..ExpansionContext::default()
+        };
+        Template::parse(&node.text()?, &places).map_err(|why| node.complain(why)).ok()
+    });
+    if client_secret.is_some() && text("clientId").is_none() {
+        node.complain("a `clientSecret` needs its `clientId`".to_owned());
+    }
+    // Without an issuer, the server would decide who receives the secret.
+    if client_secret.is_some() && text("issuer").is_none() {
+        node.complain("a `clientSecret` needs the `issuer` that it is for".to_owned());
+    }
+    Some(ClientConfig {
+        client_id: text("clientId"),
+        client_secret,
+        issuer: text("issuer"),
+        scopes: fields.get("scopes").and_then(|node| node.texts()),
+        callback_port: fields
+            .get("callbackPort")
+            .and_then(|node| node.number(1024, 65_535))
+            .and_then(|port| u16::try_from(port).ok()),
+    })
+}
+
+/// Keys of a suite that hide nothing: a mistake in one of them affects that key only.
+const NON_RESTRICTING_KEYS: [&str; 6] =
+    ["suiteName", "description", "summaryMaxChars", "timeouts", "pool", "validate"];
+
+fn suite(node: &Node<'_>) -> SuiteConfig {
+    let Some(fields) = node.object() else {
+        return SuiteConfig {
+            unusable_reason: Some(misplaced_reason(&node.location())),
+            ..SuiteConfig::default()
+        };
+    };
+    fields.reject_unknown(&SUITE);
+    let strangers = fields.unknown_members(&SUITE);
+    let is_harmless = |near: Option<&str>| near.is_some_and(|near| NON_RESTRICTING_KEYS.contains(&near));
+    let mut hides = strangers.are_more || strangers.first.iter().any(|(_, near)| !is_harmless(*near));
+    let suite_name = fields.get("suiteName").and_then(|node| {
+        let name = node.text()?;
+        if !suite_name::is_valid(&name) {
+            node.complain(format!(
+                "`{name}` cannot be a suite's name: 1 to {} letters, digits, `_` or `-`",
+                suite_name::MAX
+            ));
+            return None;
+        }
+        Some(name)
+    });
+    let before = node.problem_count();
+    let expose = fields.get("expose").map_or_else(Expose::default, |node| expose(&node));
+    let redact = fields.get("redact").and_then(|node| node.texts()).unwrap_or_default();
+    hides |= node.problem_count() > before;
+    SuiteConfig {
+        suite_name,
+        description: fields.get("description").and_then(|node| node.text()),
+        expose,
+        summary_max_chars: fields.get("summaryMaxChars").and_then(|node| summary(&node)),
+        timeouts: fields.get("timeouts").map_or_else(TimeoutsOverride::default, |node| timeouts(&node)),
+        pool: fields.get("pool").map_or_else(PoolConfig::default, |node| pool(&node)),
+        redact,
+        validate: fields.get("validate").and_then(|node| node.flag()),
+        unusable_reason: hides.then(|| misplaced_reason(&node.location())),
+    }
+}
+
+fn pool(node: &Node<'_>) -> PoolConfig {
+    let Some(fields) = node.object() else { return PoolConfig::default() };
+    fields.reject_unknown(&POOL);
+    let scopes = [("shared", Scope::Shared), ("session", Scope::Session), ("call", Scope::Call)];
+    let strangers = fields.unknown_members(&POOL);
+    let mistyped = strangers.are_more || strangers.first.iter().any(|(_, near)| *near == Some("scope"));
+    let mut config = PoolConfig {
+        // If the scope is unclear, no sessions share a child that may be meant for one.
+        scope: match fields.get("scope") {
+            Some(node) => node.word(&scopes).or(Some(Scope::Session)),
+            None => mistyped.then_some(Scope::Session),
+        },
+        warm: fields.get("warm").and_then(|node| count(&node, 0, MAX_POOL)),
+        max: fields.get("max").and_then(|node| count(&node, 1, MAX_POOL)),
+        idle_ms: fields.get("idleMs").and_then(|node| node.number(1, DAY_MS)),
+    };
+    if let (Some(warm), Some(max)) = (config.warm, config.max)
+        && warm > max
+    {
+        node.complain(format!("`warm` ({warm}) must not be more than `max` ({max})"));
+        config.warm = None;
+    }
+    config
+}
+
+fn budget(fields: &Fields<'_>, base: BudgetConfig) -> BudgetConfig {
+    fields.reject_unknown(&BUDGET);
+    BudgetConfig {
+        children: fields
+            .get("children")
+            .and_then(|node| count(&node, 1, MAX_CHILDREN))
+            .unwrap_or(base.children),
+        memory_mb: fields.get("memoryMb").and_then(|node| node.number(1, MAX_MEMORY_MB)).or(base.memory_mb),
+    }
+}
+
+fn count(node: &Node<'_>, least: u64, most: u64) -> Option<usize> {
+    node.number(least, most).and_then(|number| usize::try_from(number).ok())
+}
+
+fn expose(node: &Node<'_>) -> Expose {
+    let Some(fields) = node.object() else { return Expose::default() };
+    fields.reject_unknown(&EXPOSE);
+    let set = |name| {
+        let node = fields.get(name)?;
+        let patterns = node.texts()?;
+        glob_set(&patterns).map_err(|error| node.complain(format!("not a glob: {error}"))).ok()
+    };
+    Expose { allow: set("allow"), deny: set("deny") }
+}
+
+fn timeouts(node: &Node<'_>) -> TimeoutsOverride {
+    let Some(fields) = node.object() else { return TimeoutsOverride::default() };
+    fields.reject_unknown(&TIMEOUTS);
+    let millis = |name| fields.get(name).and_then(|node| node.number(1, DAY_MS));
+    TimeoutsOverride {
+        child_spawn_ms: millis("childSpawnMs"),
+        rpc_ms: millis("rpcMs"),
+        max_ms: millis("maxMs"),
+    }
+}
+
+fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
+    let Some(fields) = node.object() else { return Introspection { mode: Mode::Redacted, ..base } };
+    fields.reject_unknown(&INTROSPECTION);
+    let modes = [("summary", Mode::Summary), ("full", Mode::Full), ("redacted", Mode::Redacted)];
+    let near = |(_, near): &(&str, Option<&str>)| *near != Some("summaryMaxChars");
+    let strangers = fields.unknown_members(&INTROSPECTION);
+    let mistyped = strangers.are_more || strangers.first.iter().any(near);
+    Introspection {
+        mode: match fields.get("mode") {
+            Some(node) => node.word(&modes).unwrap_or(Mode::Redacted),
+            None if mistyped => Mode::Redacted,
+            None => base.mode,
+        },
+        summary_max_chars: fields
+            .get("summaryMaxChars")
+            .and_then(|node| summary(&node))
+            .unwrap_or(base.summary_max_chars),
+    }
+}
+
+fn summary(node: &Node<'_>) -> Option<usize> {
+    count(node, SUMMARY.0, SUMMARY.1)
+}
+
+fn http(node: &Node<'_>, base: Http) -> Http {
+    let before = node.problem_count();
+    let Some(fields) = node.object() else { return closed() };
+    fields.reject_unknown(&HTTP);
+    let listen = fields.get("listen").and_then(|node| {
+        let text = node.text()?;
+        listen_problem(&text).map_or(Some(text), |problem| {
+            node.complain(problem);
+            None
+        })
+    });
+    let open_discovery = fields.get("openDiscovery").and_then(|node| node.flag());
+    let allowed_origins = fields.get("allowedOrigins").and_then(|node| node.texts());
+    let base = if node.problem_count() > before { closed() } else { base };
+    Http {
+        listen: listen.unwrap_or(base.listen),
+        open_discovery: open_discovery.unwrap_or(base.open_discovery),
+        allowed_origins: allowed_origins.unwrap_or(base.allowed_origins),
+    }
+}
+
+/// The problem with a `listen` address, if there is one.
+pub fn listen_problem(listen: &str) -> Option<String> {
+    if listen == "off" {
+        return None;
+    }
+    match listen.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_loopback() => None,
+        Ok(address) => {
+            Some(format!("`{address}` is not a loopback address; others could reach your tools there"))
+        }
+        Err(_) => Some(format!("`{listen}` is neither `ADDRESS:PORT` nor `off`")),
+    }
+}
+
+/// Drops globs that are invalid or leave the folder of the file.
+fn globs(node: &Node<'_>) -> Option<Vec<String>> {
+    let mut globs = node.texts()?;
+    if globs.len() > MAX_GLOBS {
+        node.complain(format!("more than {MAX_GLOBS} globs"));
+        globs.truncate(MAX_GLOBS);
+    }
+    globs.retain(|glob| {
+        if glob.starts_with('/') || glob.split('/').any(|part| part == "..") {
+            node.complain(format!("`{glob}` must stay inside the folder of this file"));
+            return false;
+        }
+        let wrong = globset::Glob::new(glob).err();
+        wrong.iter().for_each(|error| node.complain(format!("`{glob}` is not a glob: {error}")));
+        wrong.is_none()
+    });
+    Some(globs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Document;
+
+    fn understood(text: &str) -> Config {
+        let document = Document::from_text(Path::new("/c/switchboard.config.json"), text);
+        let (config, problems) = Config::of_document(&document, Path::new("/c"), ConfigOwner::Personal);
+        assert!(!problems.is_empty(), "{text}");
+        config
+    }
+
+    #[test]
+    fn a_mistake_affects_only_its_own_part() {
+        let config = understood(
+            r#"{"nonsense": 1, "timeouts": {"rpcMs": 5, "maxMs": "x"}, "watch": "poll", "suites": {"a": {"suiteName": "x y", "description": "d"}}}"#,
+        );
+        assert_eq!((config.timeouts.rpc_ms, config.timeouts.max_ms), (5, 1_800_000));
+        assert_eq!(config.watch, Watch::Poll);
+        let suite = config.suite("a");
+        assert_eq!((suite.suite_name, suite.description.as_deref()), (None, Some("d")));
+        assert_eq!(config.unusable_reason("a"), None);
+        assert_eq!((&*config.http.listen, config.trust.elicit), ("127.0.0.1:7420", true));
+        let globs = understood(r#"{"discoverGlobs": ["a/*", "../b", "/c", "["]}"#).discover_globs;
+        assert_eq!(globs, ["a/*"]);
+    }
+
+    #[test]
+    fn a_server_whose_tools_may_be_hidden_is_not_shown() {
+        for suite in [
+            r#"{"expose": {"alow": ["x"]}}"#,
+            r#"{"expose": {"deny": "x"}}"#,
+            r#"{"expose": {"deny": ["["]}}"#,
+            r#"{"expose": []}"#,
+            r#"{"expsoe": {}}"#,
+            r#"{"deny": ["x"]}"#,
+            r#"{"redact": "token"}"#,
+            r#"{"redcat": ["token"]}"#,
+            "[]",
+            "null",
+        ] {
+            let config = understood(&format!(r#"{{"suites": {{"a": {suite}, "b": {{"validate": 1}}}}}}"#));
+            let why = config.unusable_reason("a").unwrap_or_else(|| panic!("{suite}"));
+            assert!(why.contains("/c/switchboard.config.json:1:18"), "{why}");
+            assert_eq!(config.unusable_reason("b"), None, "{suite}");
+        }
+        for (text, of_b) in [
+            (r#"{"suite": {"a": {"expose": {"deny": ["x"]}}}}"#, false),
+            (r#"{"expose": {"deny": ["x"]}}"#, true),
+            (r#"{"deny": ["x"]}"#, true),
+            (r#"{"suites": {"a": {"expose": {"deny": ["x"]}}}"#, true),
+            (r#"{"suites": {"a": {"expose": {}}}, "watch": "poll", "watch": "poll"}"#, true),
+        ] {
+            let config = understood(text);
+            assert!(config.unusable_reason("a").is_some(), "{text}");
+            assert_eq!(config.unusable_reason("b").is_some(), of_b, "{text}");
+        }
+        assert_eq!(understood("{").unusable_reason("a"), None);
+        assert_eq!(understood(r#"{"suite": {}}"#).unusable_reason("a"), None);
+        // The number of mistakes does not matter.
+        let many: String = (0..200).map(|n| format!(r#""k{n}": {{"timeouts": {{"x": 1}}}},"#)).collect();
+        let config = understood(&format!(r#"{{"suites": {{{many} "last": {{"expose": {{"x": 1}}}}}}}}"#));
+        assert!(config.unusable_reason("last").is_some() && config.unusable_reason("k1").is_none());
+    }
+
+    #[test]
+    fn misplaced_suites_make_all_servers_unclear() {
+        for text in [
+            r#"{"suites": [{"a": {"expose": {"deny": ["x"]}}}]}"#,
+            r#"{"suites": null}"#,
+            r#"{"switchboard": {"suites": {"a": {"expose": {"deny": ["x"]}}}}}"#,
+        ] {
+            assert!(understood(text).unusable_reason("a").is_some(), "{text}");
+        }
+        assert_eq!(understood(r#"{"nonsense": {"b": {"c": 1}}}"#).unusable_reason("a"), None);
+    }
+
+    #[test]
+    fn misplaced_settings_apply_the_strictest_value() {
+        let settings = r#"{"http": {"listen": "off"}, "trust": {"elicit": false}, "introspection": {"mode": "redacted"},
+            "suites": {"a": {"expose": {"deny": ["x"]}, "pool": {"scope": "session"}}}, "discoverGlobs": ["mine/*"]}"#;
+        for text in [
+            format!(r#"{{"switchboard": {settings}}}"#),
+            format!(r#"{{"config": [{settings}]}}"#),
+            format!(r#"{{"a": {{"b": [[{{"c": {settings}}}]]}}}}"#),
+            format!(r#"{{"timeouts": {settings}}}"#),
+            format!(r#"{{"watch": [{settings}]}}"#),
+        ] {
+            let config = understood(&text);
+            assert_eq!((&config.http, &config.trust), (&closed(), &STRICTEST_TRUST), "{text}");
+            assert_eq!(config.introspection.mode, Mode::Redacted, "{text}");
+            assert_eq!(config.suite("b").pool.scope, Some(Scope::Session), "{text}");
+            assert!(config.unusable_reason("a").is_some() && config.discover_globs.is_empty(), "{text}");
+        }
+        // Each setting by itself affects only its own part.
+        for (inner, outer) in NESTED_KEYS {
+            for text in [
+                format!(r#"{{"switchboard": {{"{inner}": []}}}}"#),
+                format!(r#"{{"config": [{{"{inner}": []}}]}}"#),
+                format!(r#"{{"budget": {{"{inner}": []}}}}"#),
+            ] {
+                let config = understood(&text);
+                let is_strict = |part: &str| match part {
+                    "suites" => config.unusable_reason.is_some(),
+                    "pool" => config.scope.is_some(),
+                    "trust" => !config.trust.elicit,
+                    "http" => config.http == closed(),
+                    _ => config.introspection.mode == Mode::Redacted,
+                };
+                for part in ["suites", "pool", "trust", "http", "introspection"] {
+                    assert_eq!(is_strict(part), part == outer, "{text}: {part}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn misplaced_settings_in_a_suite_affect_that_suite_only() {
+        for text in [
+            r#"{"suites": {"a": {"timeouts": {"deny": ["x"]}}, "b": {}}}"#,
+            r#"{"suites": {"a": {"pool": {"expose": {"deny": ["x"]}}}, "b": {}}}"#,
+            r#"{"suites": {"a": {"pol": {"redact": ["x"]}}, "b": {}}}"#,
+        ] {
+            let config = understood(text);
+            assert!(config.unusable_reason("a").is_some() && config.unusable_reason("b").is_none(), "{text}");
+            assert_eq!((&*config.http.listen, config.trust.elicit), ("127.0.0.1:7420", true), "{text}");
+        }
+        for scope in [r#"{"pol": {"scope": "session"}}"#, r#"{"timeouts": {"scope": "session"}}"#] {
+            let config = understood(&format!(r#"{{"suites": {{"a": {scope}, "b": {{}}}}}}"#));
+            let scopes = ["a", "b"].map(|child| config.suite(child).pool.scope);
+            assert_eq!(scopes, [Some(Scope::Session), None], "{scope}");
+        }
+        let config = understood(r#"{"suites": {"http": {"listen": "off"}}}"#);
+        assert_eq!(config.http, closed());
+        // Servers may have any name, and a mistake elsewhere does not affect correctly placed settings.
+        let config = understood(
+            r#"{"nonsense": 1, "suites": {"http": {"expose": {"deny": ["x"]}, "pool": {"scope": "call"}}, "trust": {}},
+                "oauth": {"clients": {"mode": {"clientId": "x"}}}, "introspection": {"mode": "full"}}"#,
+        );
+        assert_eq!((config.unusable_reason("http"), config.introspection.mode), (None, Mode::Full));
+        assert_eq!((&*config.http.listen, config.trust.elicit, config.scope), ("127.0.0.1:7420", true, None));
+        assert_eq!(config.suite("http").pool.scope, Some(Scope::Call));
+    }
+
+    #[test]
+    fn too_many_unknown_keys_apply_the_strictest_values() {
+        let many: String = (0..64).map(|n| format!(r#""k{n}": 1, "#)).collect();
+        let config = understood(&format!(r#"{{{many} "nonsense": 1}}"#));
+        assert_eq!((&config.http, &config.trust), (&closed(), &STRICTEST_TRUST));
+        assert_eq!((config.introspection.mode, config.scope), (Mode::Redacted, Some(Scope::Session)));
+        assert!(config.unusable_reason("a").is_some());
+        let timeouts: String = (0..64).map(|n| format!(r#""timeout{n}": 1, "#)).collect();
+        let config = understood(&format!(
+            r#"{{"suites": {{"a": {{{timeouts} "expsoe": {{}}}}, "b": {{"pool": {{{many} "scop": "session"}}}}}}}}"#
+        ));
+        assert!(config.unusable_reason("a").is_some() && config.unusable_reason("b").is_none());
+        assert_eq!(config.suite("b").pool.scope, Some(Scope::Session));
+        let chars: String = (0..64).map(|n| format!(r#""summaryMaxChars{n}": 1, "#)).collect();
+        let config = understood(&format!(r#"{{"introspection": {{{chars} "mod": "redacted"}}}}"#));
+        assert_eq!(config.introspection.mode, Mode::Redacted);
+    }
+
+    #[test]
+    fn a_mistake_never_makes_a_setting_laxer() {
+        for (text, listen) in [
+            (r#"{"http": {"listen": "Off"}}"#, "off"),
+            (r#"{"http": {"lisen": "off"}}"#, "off"),
+            (r#"{"http": {"listen": "127.0.0.1:1", "openDiscovry": false}}"#, "127.0.0.1:1"),
+            (r#"{"htp": {"openDiscovery": false}}"#, "off"),
+            (r#"{"http": 1}"#, "off"),
+            (r#"{"listen": "off"}"#, "off"),
+            (r#"{"http": {"listen": "off""#, "off"),
+        ] {
+            let http = understood(text).http;
+            assert_eq!(http.listen, listen, "{text}");
+            assert!(!http.open_discovery && http.allowed_origins.is_empty(), "{text}");
+        }
+        for text in [
+            r#"{"trust": {"elict": false, "roots": ["/x"]}}"#,
+            r#"{"trust": {"elicit": "no"}}"#,
+            r#"{"trust": {"elicit": false, "roots": ["relative"]}}"#,
+            r#"{"trsut": {"elicit": false}}"#,
+            r#"{"trust": {"elicit": false"#,
+            r#"{"trust": []}"#,
+        ] {
+            assert_eq!(understood(text).trust, STRICTEST_TRUST, "{text}");
+        }
+        for text in [
+            r#"{"introspection": {"mode": "redact"}}"#,
+            r#"{"introspection": {"mod": "redacted"}}"#,
+            r#"{"introspecton": {"mode": "redacted"}}"#,
+            r#"{"introspection": {"mode": "redacted"}"#,
+        ] {
+            assert_eq!(understood(text).introspection.mode, Mode::Redacted, "{text}");
+        }
+        let pool =
+            |pool: &str| understood(&format!(r#"{{"suites": {{"a": {{"pool": {pool}}}}}}}"#)).suite("a").pool;
+        assert_eq!(pool(r#"{"scope": "sesion"}"#).scope, Some(Scope::Session));
+        assert_eq!(pool(r#"{"scop": "session"}"#).scope, Some(Scope::Session));
+        assert_eq!(pool(r#"{"max": "x"}"#).scope, None);
+        for text in [r#"{"suites": {"a": {"pool": {"scope": "session"}"#, r#"{"scope": "session"}"#] {
+            assert_eq!(understood(text).suite("a").pool.scope, Some(Scope::Session), "{text}");
+        }
+        assert_eq!(understood("{").suite("a").pool.scope, None);
+        for text in [
+            r#"{"discoverGlobs": ["mine/*/.mcp.json"]"#,
+            r#"{"discoverGlob": ["mine/*/.mcp.json"]}"#,
+            r#"{"discoverGlobs": "mine/*/.mcp.json"}"#,
+        ] {
+            assert!(understood(text).discover_globs.is_empty(), "{text}");
+        }
+        assert_eq!(understood("{").discover_globs, ["mcps/*/.mcp.json"]);
+    }
+
+    #[test]
+    fn a_workspace_sets_nothing_of_the_users_own() {
+        let text = r#"{"http": {"listen": "127.0.0.1:1"}, "trust": {"roots": ["/"]}, "budget": {"children": 1}, "watch": "poll"}"#;
+        let document = Document::from_text(Path::new("/w/switchboard.config.json"), text);
+        let (config, problems) = Config::of_document(&document, Path::new("/w"), ConfigOwner::Workspace);
+        assert_eq!(problems.len(), 4);
+        let defaults = Config::defaults(Path::new("/w"));
+        assert_eq!((config.http, config.trust), (defaults.http, defaults.trust));
+        assert_eq!((config.budget, config.watch), (defaults.budget, defaults.watch));
+    }
+
+    #[test]
+    fn only_some_urls_are_documents() {
+        assert!(is_document("https://me.example/client.json"));
+        for text in
+            ["https://me.example/", "http://me.example/c", "https://u@me.example/c", "me", "https://m/c#f"]
+        {
+            assert!(!is_document(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Tests that keep `switchboard.config.schema.json`, the accepted keys, the defaults and the README in
+//! agreement.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::read::{
+    BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, ROOT, SUITE, TIMEOUTS, TRUST,
+};
+use super::{Config, ConfigOwner, Mode, Strategy};
+use crate::document::Document;
+
+const SCHEMA: &str = include_str!("../../../../switchboard.config.schema.json");
+const README: &str = include_str!("../../../../README.md");
+
+fn schema() -> Value {
+    serde_json::from_str(SCHEMA).unwrap()
+}
+
+fn at<'s>(schema: &'s Value, path: &[&str]) -> &'s Value {
+    path.iter().fold(schema, |node, name| match *name {
+        "*" => &node["additionalProperties"],
+        name => &node["properties"][name],
+    })
+}
+
+#[test]
+fn the_schema_has_exactly_the_keys_that_are_read() {
+    let schema = schema();
+    let groups: [(&[&str], &[&str]); 13] = [
+        (&[], &ROOT),
+        (&["suites", "*"], &SUITE),
+        (&["suites", "*", "expose"], &EXPOSE),
+        (&["suites", "*", "timeouts"], &TIMEOUTS),
+        (&["suites", "*", "pool"], &POOL),
+        (&["budget"], &BUDGET),
+        (&["timeouts"], &TIMEOUTS),
+        (&["introspection"], &INTROSPECTION),
+        (&["conflicts"], &CONFLICTS),
+        (&["http"], &HTTP),
+        (&["trust"], &TRUST),
+        (&["oauth"], &OAUTH),
+        (&["oauth", "clients", "*"], &CLIENT),
+    ];
+    for (path, keys) in groups {
+        let object = at(&schema, path);
+        let mut described: Vec<&str> =
+            object["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        let mut read = keys.to_vec();
+        described.sort_unstable();
+        read.sort_unstable();
+        assert_eq!(described, read, "{path:?}");
+        if path.last() != Some(&"*") {
+            assert_eq!(object["additionalProperties"], false, "{path:?}");
+        }
+    }
+    assert_eq!(at(&schema, &["suites", "*"])["additionalProperties"], false);
+}
+
+#[test]
+fn the_schemas_defaults_are_the_defaults() {
+    let schema = schema();
+    let config = Config::defaults(Path::new("/"));
+    let mode = match config.introspection.mode {
+        Mode::Summary => "summary",
+        Mode::Full => "full",
+        Mode::Redacted => "redacted",
+    };
+    let expect: [(&[&str], Value); 14] = [
+        (&["discoverGlobs"], config.discover_globs.into()),
+        (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
+        (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
+        (&["timeouts", "maxMs"], config.timeouts.max_ms.into()),
+        (&["introspection", "mode"], mode.into()),
+        (&["introspection", "summaryMaxChars"], config.introspection.summary_max_chars.into()),
+        (&["conflicts", "strategy"], Strategy::default().as_str().into()),
+        (&["conflicts", "order"], Value::Array(Vec::new())),
+        (&["budget", "children"], config.budget.children.into()),
+        (&["http", "listen"], config.http.listen.into()),
+        (&["http", "openDiscovery"], config.http.open_discovery.into()),
+        (&["trust", "elicit"], config.trust.elicit.into()),
+        (&["watch"], config.watch.as_str().into()),
+        (&["http", "allowedOrigins"], config.http.allowed_origins.into()),
+    ];
+    for (path, default) in expect {
+        assert_eq!(at(&schema, path)["default"], default, "{path:?}");
+    }
+}
+
+/// The schema's limits are the reader's: each bound is accepted, and a value beyond it is not.
+#[test]
+fn the_schemas_bounds_are_the_readers() {
+    let schema = schema();
+    let numbers: [&[&str]; 14] = [
+        &["oauth", "clients", "*", "callbackPort"],
+        &["budget", "children"],
+        &["budget", "memoryMb"],
+        &["suites", "*", "pool", "warm"],
+        &["suites", "*", "pool", "max"],
+        &["suites", "*", "pool", "idleMs"],
+        &["timeouts", "childSpawnMs"],
+        &["timeouts", "rpcMs"],
+        &["timeouts", "maxMs"],
+        &["introspection", "summaryMaxChars"],
+        &["suites", "*", "summaryMaxChars"],
+        &["suites", "*", "timeouts", "childSpawnMs"],
+        &["suites", "*", "timeouts", "rpcMs"],
+        &["suites", "*", "timeouts", "maxMs"],
+    ];
+    for path in numbers {
+        let least = at(&schema, path)["minimum"].as_i64().unwrap();
+        let most = at(&schema, path)["maximum"].as_i64().unwrap();
+        for (value, accepted) in [(least, true), (most, true), (least - 1, false), (most + 1, false)] {
+            let text = path.iter().rev().fold(value.to_string(), |inner, name| {
+                format!(r#"{{"{}":{inner}}}"#, if *name == "*" { "some-child" } else { name })
+            });
+            let document = Document::from_text(Path::new("c.json"), &text);
+            assert_eq!(
+                Config::parse(&document, Path::new("/"), ConfigOwner::Personal).is_ok(),
+                accepted,
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_readme_explains_every_key() {
+    for key in [
+        &ROOT[..],
+        &SUITE,
+        &EXPOSE,
+        &TIMEOUTS,
+        &POOL,
+        &BUDGET,
+        &INTROSPECTION,
+        &CONFLICTS,
+        &HTTP,
+        &TRUST,
+        &OAUTH,
+        &CLIENT,
+    ]
+    .concat()
+    {
+        assert!(README.contains(&format!("`{key}`")), "`{key}` is missing in the README");
+    }
+}

@@ -1,0 +1,172 @@
+//! The thread that serves all hosts. Whatever waits for a disk, or reads what grows with the machine (`/proc`), has no
+//! place on it: a folder that does not answer would keep everybody waiting.
+//!
+//! Everything that touches files says [`may_block`] first; a test below looks that no other module touches any.
+//!
+//! In a simulation (a test that drives a whole daemon with tokio's paused clock) there are no other threads: they would
+//! finish in an order that nobody controls. While a [`Simulation`] lives, such work runs as a task of the runtime,
+//! which costs no virtual time.
+
+use std::cell::Cell;
+
+thread_local! {
+    static IS_EVENT_LOOP: Cell<bool> = const { Cell::new(false) };
+    static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While this lives, the current thread is the event loop.
+#[derive(Debug)]
+pub struct Serving(());
+
+impl Serving {
+    /// From here on, nothing on this thread may wait for a disk.
+    pub fn begin() -> Self {
+        IS_EVENT_LOOP.set(true);
+        Self(())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        IS_EVENT_LOOP.set(false);
+    }
+}
+
+/// While it lives, work that would run on another thread runs on this one. For a runtime of one thread.
+#[derive(Debug)]
+pub struct Simulation(());
+
+impl Simulation {
+    pub fn begin() -> Self {
+        IS_SIMULATED.set(true);
+        Self(())
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        IS_SIMULATED.set(false);
+    }
+}
+
+/// Declares that the code that follows may wait for a disk. Panics on the event loop in debug builds, and so
+/// in tests; costs nothing in release builds.
+#[track_caller]
+pub fn may_block() {
+    debug_assert!(
+        !IS_EVENT_LOOP.get(),
+        "BUG: the thread that serves all hosts touches files; use `event_loop::run_blocking`"
+    );
+}
+
+/// Runs blocking work on a thread for such work.
+pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match on_blocking_thread(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down, so nobody needs the result.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// The same for work whose panic is to end nothing else: `None` if it panicked.
+pub async fn try_run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    on_blocking_thread(work).await.ok()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where blocking work leaves the event loop")]
+fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    if IS_SIMULATED.get() {
+        return tokio::spawn(async move { run_here(work) });
+    }
+    tokio::task::spawn_blocking(work)
+}
+
+/// Runs blocking work whose result nobody needs: on this thread, unless it is the event loop. For use in
+/// `Drop`, so it never panics: if the system cannot create a thread, the work is skipped.
+pub fn run_blocking_detached(work: impl FnOnce() + Send + 'static) {
+    if IS_SIMULATED.get() {
+        run_here(work);
+    } else if IS_EVENT_LOOP.get() {
+        // Not `spawn_blocking`, which panics if no thread can be created.
+        let _ = on_another_thread(std::thread::Builder::new(), work);
+    } else {
+        work();
+    }
+}
+
+/// Does work of a simulation, which is allowed to touch files, on the thread that serves.
+fn run_here<T>(work: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            IS_EVENT_LOOP.set(self.0);
+        }
+    }
+    let _back = Back(IS_EVENT_LOOP.replace(false));
+    work()
+}
+
+fn on_another_thread(thread: std::thread::Builder, work: impl FnOnce() + Send + 'static) -> bool {
+    thread.name("aside".to_owned()).spawn(work).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn files_are_for_other_threads() {
+        let serving = Serving::begin();
+        assert!(std::panic::catch_unwind(may_block).is_err());
+        run_blocking(may_block).await;
+        let (done, was_done) = std::sync::mpsc::channel();
+        run_blocking_detached(move || {
+            may_block();
+            let _ = done.send(());
+        });
+        was_done.recv().unwrap();
+        drop(serving);
+        may_block();
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_the_work_is_passed_on_only_where_that_is_wanted() {
+        assert_eq!(try_run_blocking(|| 1).await, Some(1));
+        assert_eq!(try_run_blocking(|| -> i32 { panic!("on purpose") }).await, None);
+        let passed_on = tokio::spawn(run_blocking(|| panic!("on purpose"))).await;
+        assert!(passed_on.is_err_and(|error| error.is_panic()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_simulation_has_one_thread_and_no_time_passes() {
+        let (_simulation, _serving) = (Simulation::begin(), Serving::begin());
+        let (here, begin) = (std::thread::current().id(), tokio::time::Instant::now());
+        let work = move || {
+            may_block();
+            assert_eq!(std::thread::current().id(), here);
+        };
+        let other = tokio::time::sleep(std::time::Duration::from_millis(1));
+        tokio::select! {
+            biased;
+            () = other => panic!("time passed"),
+            () = run_blocking(work) => {}
+        }
+        run_blocking_detached(work);
+        assert_eq!(begin.elapsed(), std::time::Duration::ZERO);
+        assert!(std::panic::catch_unwind(may_block).is_err());
+        assert_eq!(try_run_blocking(|| -> i32 { panic!("on purpose") }).await, None);
+        assert!(std::panic::catch_unwind(may_block).is_err());
+    }
+
+    #[test]
+    fn work_is_skipped_if_no_thread_can_be_created() {
+        // Too large a stack for any address space.
+        let no_thread = std::thread::Builder::new().stack_size(1 << 60);
+        assert!(!on_another_thread(no_thread, || panic!("it ran")));
+    }
+}

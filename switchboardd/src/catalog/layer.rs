@@ -1,0 +1,335 @@
+//! One source of definitions: the user's own config, or a workspace. It is read as a whole, with the trust
+//! status of each definition.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use crate::pool::manifest::{Manifest, Manifests};
+use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME, LastGood};
+use switchboard_definitions::definition::Definition;
+use switchboard_definitions::discover::{LastGoodDefinitions, SearchScope, WatchedPaths, discover};
+use switchboard_definitions::document::Problem;
+use switchboard_definitions::event_loop::may_block;
+use switchboard_definitions::files::{describe_path_error, others_can_write};
+use switchboard_definitions::trust::{JudgedDefinition, Provenance, Trust, TrustStatus, TrustStore};
+
+#[derive(Debug)]
+pub struct Layer {
+    pub config: Config,
+    pub entries: Vec<JudgedDefinition>,
+    /// Definitions that the user denied.
+    pub denied: Vec<Definition>,
+    pub problems: Vec<Problem>,
+    pub watched: WatchedPaths,
+    /// The stored manifests of its servers, until a catalog has created their pools.
+    // A leaf lock: held only to put them there or to take them.
+    pub manifests: Mutex<Vec<Arc<Manifest>>>,
+}
+
+/// Locations shared by all layers.
+#[derive(Debug, Clone)]
+pub struct Locations {
+    pub home: PathBuf,
+    pub state: PathBuf,
+    pub trust: TrustStore,
+    /// Directories that the command line trusts.
+    pub trust_roots: Vec<PathBuf>,
+}
+
+impl Locations {
+    pub fn new(home: &Path, state: &Path, trust_roots: &[PathBuf]) -> Self {
+        Self {
+            home: home.to_owned(),
+            state: state.to_owned(),
+            trust: TrustStore::new(state),
+            trust_roots: trust_roots.to_vec(),
+        }
+    }
+
+    /// All decisions of the user; none if they cannot be read.
+    pub fn trust(&self, personal: &Config) -> (Trust, Vec<Problem>) {
+        may_block();
+        let mut problems = Vec::new();
+        let mut roots = self.trust_roots.clone();
+        if !personal.trust.roots.is_empty() {
+            let how = match personal.file.canonicalize() {
+                Ok(real) => others_can_write(&real, &mut HashMap::new()),
+                Err(error) => Some(describe_path_error(&personal.file, &error)),
+            };
+            match how {
+                None => roots.extend(personal.trust.roots.iter().cloned()),
+                Some(how) => {
+                    problems.push(Problem::of(&personal.file, format!("`trust.roots` is not used: {how}")));
+                }
+            }
+        }
+        let roots = roots.iter().filter_map(|root| root.canonicalize().ok()).collect();
+        let records = self.trust.read().unwrap_or_else(|error| {
+            problems.push(Problem::of(&self.trust.file(), error.to_string()));
+            Default::default()
+        });
+        (Trust { records, roots }, problems)
+    }
+
+    /// The workspace that a folder belongs to, for sessions and commands alike: the nearest project at or
+    /// above the folder, or the folder itself if there is none. `None` if the folder cannot be a workspace.
+    /// The search stops at HOME, at the root of a repository, and below a folder of another user.
+    pub fn workspace(&self, named: &Path) -> Option<PathBuf> {
+        may_block();
+        // The path must be absolute: the daemon's own directory has nothing to do with the caller's.
+        let root = Some(named).filter(|named| named.is_absolute())?.canonicalize().ok()?;
+        if !root.is_dir() {
+            return None;
+        }
+        let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
+        let could_be = |folder: &Path| folder != Path::new("/") && folder != home;
+        if !could_be(&root) {
+            return None;
+        }
+        let own = rustix::process::getuid().as_raw();
+        for folder in root.ancestors().take_while(|folder| could_be(folder)) {
+            if is_project(folder) {
+                return Some(folder.to_owned());
+            }
+            let above_is_ours = folder.parent().and_then(|above| above.metadata().ok());
+            if folder.join(".git").exists() || above_is_ours.is_none_or(|above| above.uid() != own) {
+                break;
+            }
+        }
+        Some(root)
+    }
+}
+
+/// Whether a folder has a config or an `mcps` folder.
+fn is_project(folder: &Path) -> bool {
+    folder.join(FILE_NAME).is_file() || folder.join("mcps").is_dir()
+}
+
+impl Layer {
+    /// Reads the user's own layer.
+    pub fn personal(
+        config: Config,
+        locations: &Locations,
+        trust: &Trust,
+        memory: &mut LastGoodDefinitions,
+    ) -> Self {
+        let mut folders = HashMap::new();
+        let mut known = std::mem::take(&mut memory.exposed);
+        let exposed = |file: &Path| {
+            let how = match file.canonicalize() {
+                Ok(real) => others_can_write(&real, &mut folders),
+                // The file is gone and its last good version is used, so its last known state applies.
+                Err(error) => known.remove(file).unwrap_or_else(|| Some(describe_path_error(file, &error))),
+            };
+            known.insert(file.to_owned(), how.clone());
+            how.map_or(Provenance::Personal, Provenance::WritableByOthers)
+        };
+        let layer = Self::read(config, false, locations, trust, memory, exposed);
+        memory.exposed = known;
+        layer
+    }
+
+    /// Reads a workspace's layer. If its config has a mistake, the last good version is used, else what can
+    /// be understood of it.
+    pub fn workspace(
+        root: &Path,
+        locations: &Locations,
+        trust: &Trust,
+        memory: &mut LastGoodDefinitions,
+    ) -> Self {
+        let file = Self::config_file(root);
+        let (mut config, mut problems) = Config::read_usable(&file, ConfigOwner::Workspace);
+        if problems.is_empty() {
+            memory.config = Some(config.clone());
+        } else {
+            let last = memory.config.clone();
+            let last = last.or_else(|| LastGood::new(&locations.state).recall(&file, ConfigOwner::Workspace));
+            config = last.unwrap_or(config);
+            problems.push(config.in_place_of_the_file(&file));
+        }
+        let mut layer = Self::read(config, true, locations, trust, memory, |_| Provenance::Workspace);
+        layer.problems.splice(0..0, problems);
+        layer
+    }
+
+    fn read(
+        config: Config,
+        confined: bool,
+        locations: &Locations,
+        trust: &Trust,
+        memory: &mut LastGoodDefinitions,
+        mut provenance: impl FnMut(&Path) -> Provenance,
+    ) -> Self {
+        let data = locations.state.join("data");
+        let found =
+            discover(SearchScope { config: &config, confined, home: &locations.home, data: &data }, memory);
+        let mut layer = Self {
+            config,
+            entries: Vec::new(),
+            denied: Vec::new(),
+            problems: found.problems,
+            watched: found.watched,
+            manifests: Mutex::default(),
+        };
+        for definition in found.definitions {
+            let provenance = provenance(&definition.file);
+            let (mut definition, trust_status) = trust.judge(definition, &provenance);
+            if let Some(why) = layer.config.unusable_reason(&definition.name) {
+                definition.launch = Err(why.to_owned());
+                definition.unclear_in = Some(layer.config.to_fix().to_owned());
+            }
+            let why_held = match provenance {
+                Provenance::WritableByOthers(how) if trust_status != TrustStatus::Allowed => Some(how),
+                _ => None,
+            };
+            if let Some(how) = &why_held {
+                let message = format!("`{}` is held: {how}", definition.name);
+                layer.problems.push(Problem { at: definition.at, ..Problem::of(&definition.file, message) });
+            }
+            match trust_status {
+                TrustStatus::Denied => layer.denied.push(definition),
+                trust_status => layer.entries.push(JudgedDefinition { definition, trust_status, why_held }),
+            }
+        }
+        layer.resolve_name_clashes();
+        layer
+    }
+
+    /// Resolves duplicate names: the first definition wins, but a held one gives way to one that is not.
+    fn resolve_name_clashes(&mut self) {
+        let mut settled: Vec<JudgedDefinition> = Vec::with_capacity(self.entries.len());
+        for entry in self.entries.drain(..) {
+            let Some(rival) = settled.last_mut().filter(|last| last.definition.name == entry.definition.name)
+            else {
+                settled.push(entry);
+                continue;
+            };
+            let wins = rival.trust_status == TrustStatus::Held && entry.trust_status != TrustStatus::Held;
+            let loser = if wins { std::mem::replace(rival, entry) } else { entry };
+            let (name, used) = (&rival.definition.name, rival.definition.file.display());
+            let message = format!("`{name}` is already defined in `{used}`, which is used");
+            let Definition { at, file, .. } = &loser.definition;
+            self.problems.push(Problem { at: *at, ..Problem::of(file, message) });
+        }
+        self.entries = settled;
+    }
+
+    /// Reads the stored manifests of its servers, before the servers are shown.
+    pub fn load_manifests(self, manifests: &Manifests) -> Self {
+        let startable = self.entries.iter().filter(|entry| entry.trust_status != TrustStatus::Held);
+        let known = manifests.preload(startable.filter_map(|entry| entry.definition.launch.as_ref().ok()));
+        *self.manifests.lock().expect("BUG: a note panicked") = known;
+        self
+    }
+
+    /// Whether both layers have the same content; then no host needs to be notified.
+    pub fn is_same(&self, other: &Self) -> bool {
+        // A refused config may have no text, like a missing one, so `basis` is compared too.
+        self.config.text == other.config.text
+            && self.config.basis == other.config.basis
+            && self.entries == other.entries
+            && self.denied == other.denied
+            && self.problems == other.problems
+    }
+
+    pub fn config_file(root: &Path) -> PathBuf {
+        root.join(FILE_NAME)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn config(text: &str) -> (tempfile::TempDir, Config) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE_NAME);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let config = Config::load(&file).unwrap();
+        (folder, config)
+    }
+
+    #[test]
+    fn a_missing_file_counts_as_writable_by_others() {
+        let told = others_can_write(Path::new("/nonexistent/.mcp.json"), &mut HashMap::new());
+        assert!(told.is_some_and(|told| told.contains("/nonexistent/.mcp.json")));
+    }
+
+    #[test]
+    fn trust_roots_of_a_config_that_others_can_write_are_ignored() {
+        let (folder, config) = config(r#"{"trust": {"roots": ["/usr"]}}"#);
+        let locations = Locations::new(Path::new("/h"), folder.path(), &[]);
+        assert_eq!(locations.trust(&config).0.roots, [Path::new("/usr")]);
+        std::fs::set_permissions(&config.file, std::fs::Permissions::from_mode(0o606)).unwrap();
+        let (trust, problems) = locations.trust(&config);
+        assert!(trust.roots.is_empty());
+        assert!(problems[0].message.contains("everybody can write it"), "{}", problems[0]);
+    }
+
+    #[test]
+    fn a_refused_config_is_not_the_same_as_a_missing_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let locations = Locations::new(Path::new("/h"), &folder.path().join("s"), &[]);
+        let definition = folder.path().join("mcps/k/.mcp.json");
+        let read = || {
+            let (config, _) = Config::read_usable(&folder.path().join(FILE_NAME), ConfigOwner::Personal);
+            Layer::personal(config, &locations, &Trust::default(), &mut LastGoodDefinitions::default())
+        };
+        let missing = read();
+        let program = folder.path().join("switchboard.config.js");
+        std::fs::write(&program, "").unwrap();
+        let refused = read();
+        assert!(missing.is_same(&missing) && refused.is_same(&refused));
+        assert!(!refused.is_same(&missing));
+        // The server is listed with the file to fix.
+        std::fs::create_dir_all(definition.parent().unwrap()).unwrap();
+        std::fs::write(&definition, r#"{"mcpServers": {"k": {"command": "true"}}}"#).unwrap();
+        assert_eq!(read().entries[0].definition.to_fix(), program);
+    }
+
+    #[test]
+    fn only_a_folder_named_in_full_is_a_workspace() {
+        let locations = Locations::new(Path::new("/tmp"), Path::new("/s"), &[]);
+        for none in ["", ".", "src", "/", "/tmp", "/tmp/", "/usr/..", "/etc/passwd", "/nonexistent"] {
+            assert_eq!(locations.workspace(Path::new(none)), None, "{none}");
+        }
+        assert_eq!(locations.workspace(Path::new("/usr/./lib/..")), Some("/usr".into()));
+    }
+
+    #[test]
+    fn a_folder_belongs_to_the_nearest_project() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let home = base.join("home");
+        let of = |folder: &str| {
+            let locations = Locations::new(&home, Path::new("/s"), &[]);
+            locations.workspace(&home.join(folder)).map(|root| root.strip_prefix(&home).unwrap().to_owned())
+        };
+        for folder in ["app/deep/er", "app/mcps/x", "repo/.git", "repo/src", "other/src", "app/own/src"] {
+            std::fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        std::fs::write(home.join("app/own").join(FILE_NAME), "{}").unwrap();
+        // HOME is never a project.
+        std::fs::create_dir(home.join("mcps")).unwrap();
+        for (folder, root) in [
+            ("app", "app"),
+            ("app/deep/er", "app"),
+            ("app/mcps/x", "app"),
+            ("app/own/src", "app/own"),
+            ("other/src", "other/src"),
+            ("repo/src", "repo/src"),
+        ] {
+            assert_eq!(of(folder), Some(root.into()), "{folder}");
+        }
+        // A repository inside of a project is not part of it.
+        std::fs::create_dir_all(home.join("app/vendor/.git")).unwrap();
+        std::fs::create_dir_all(home.join("app/vendor/src")).unwrap();
+        assert_eq!(of("app/vendor/src"), Some("app/vendor/src".into()));
+        assert_eq!(of(""), None);
+    }
+}

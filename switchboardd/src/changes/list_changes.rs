@@ -1,0 +1,151 @@
+//! Tells hosts that lists have changed: each host hears of the lists that it sees change, and of each change once.
+//!
+//! Whoever may have changed a list calls `notify`: a reload, a child, a session that comes to another workspace. What has
+//! changed is found out by comparing fingerprints, so nobody is told of a list that is as it was.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_wire::rpc;
+use tokio::sync::Notify;
+
+use crate::caller::mailbox::MessageKind;
+use crate::catalog::ListFingerprints;
+use crate::changes::listen_requests::ListenRequests;
+use crate::session::{Session, Sessions};
+use switchboard_mcp::methods;
+
+/// Changes come in bursts; hosts are notified once.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub struct ListChanges {
+    /// The open listen requests.
+    pub listen_requests: ListenRequests,
+    /// A list may have changed. Children notify it too.
+    changed: Arc<Notify>,
+}
+
+impl ListChanges {
+    pub fn new(changed: Arc<Notify>) -> Self {
+        Self { listen_requests: ListenRequests::default(), changed }
+    }
+
+    /// Lists may be other than they were.
+    pub fn notify(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Notifies hosts of changed lists, while it is polled.
+    pub async fn run(&self, sessions: &Sessions) {
+        loop {
+            self.changed.notified().await;
+            tokio::time::sleep(DEBOUNCE).await;
+            self.listen_requests.notify_changes();
+            sessions.all().iter().for_each(|session| notify_changes(session));
+        }
+    }
+}
+
+/// Tells a session's host which of its lists changed since it was last shown or told of them.
+fn notify_changes(session: &Session) {
+    let Some(before) = session.fingerprints() else { return };
+    let now = before.refreshed(&session.workspace().catalog(), session.face.child());
+    let changed = now.changed_lists(&before);
+    session.set_fingerprints(now);
+    if !changed.is_empty() && gets_unrequested_changes(session) {
+        changed.into_iter().for_each(|method| push_changed(session, method));
+    }
+}
+
+/// The host was shown prompts or resources, or a child's lists, for the first time: from now on it hears of their changes.
+pub fn note_shown(session: &Session) {
+    let before = session.fingerprints();
+    if session.caller.mailbox().is_none() || before.as_ref().is_some_and(ListFingerprints::has_offers) {
+        return;
+    }
+    let now = ListFingerprints::of_face(&session.workspace().catalog(), session.face.child());
+    session.set_fingerprints(match before {
+        Some(before) => before.with_offers_of(now),
+        None => now,
+    });
+}
+
+/// Notifies a session that all its lists have changed.
+pub fn notify_all_lists_changed(session: &Session) {
+    if gets_unrequested_changes(session) {
+        push_changed(session, methods::TOOLS_CHANGED);
+    }
+    if session.caller.profile().revision.is_some() {
+        push_changed(session, methods::PROMPTS_CHANGED);
+        push_changed(session, methods::RESOURCES_CHANGED);
+    }
+}
+
+/// A host of the modern era hears nothing that it does not listen for.
+fn gets_unrequested_changes(session: &Session) -> bool {
+    let host = session.caller.profile();
+    !host.is_modern || host.revision.is_some()
+}
+
+fn push_changed(session: &Session, method: &'static str) {
+    session.caller.push(MessageKind::Changed(method), rpc::notification(method, None));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::catalog::layer::Locations;
+    use crate::child::RunLog;
+    use crate::face::Face;
+    use crate::reload::{ReloadCause, Reloader};
+    use crate::state::Daemon;
+    use switchboard_definitions::config::Config;
+
+    fn define(work: &Path, name: &str) {
+        std::fs::create_dir_all(work.join("mcps").join(name)).unwrap();
+        let text = format!(r#"{{"name": "{name}", "command": {{"cmd": "true"}}}}"#);
+        std::fs::write(work.join("mcps").join(name).join(".mcp.json"), text).unwrap();
+    }
+
+    /// What the host of this session hears within a while; `after` is the number of the last message that it took.
+    async fn hears(daemon: &Daemon, session: &Session, after: &mut u64) -> Vec<String> {
+        let changes = daemon.list_changes.run(&daemon.sessions);
+        let _ = tokio::time::timeout(DEBOUNCE * 4, changes).await;
+        let Some(batch) = session.caller.mailbox().unwrap().take(*after) else { return Vec::new() };
+        *after = batch.next;
+        batch.messages.iter().map(|message| String::from_utf8_lossy(message).into_owned()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_hears_once_of_tools_that_a_reload_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (home, work) = (root.join("home"), root.join("work"));
+        std::fs::create_dir_all(&home).unwrap();
+        define(&work, "a");
+        let locations = Locations::new(&home, &root.join("state"), std::slice::from_ref(&work));
+        let (config, run_log) = (Config::defaults(&home), RunLog::unwritten());
+        let daemon = Daemon::new(home.join("c"), config, locations, String::new(), run_log);
+        let reloader = Reloader::new(&daemon);
+        let workspace = daemon.workspace_loader.workspace(Some(&work)).await;
+        let open = || Session::open(&daemon.run_id, &workspace, None, Face::Aggregate);
+        let (legacy, modern) = (open(), open());
+        modern.caller.update(|host| host.is_modern = true);
+        [&legacy, &modern].into_iter().for_each(|session| daemon.sessions.insert(session));
+        reloader.reload(ReloadCause::Requested).await;
+        let (mut taken, mut taken_by_modern) = (0, 0);
+        assert!(hears(&daemon, &legacy, &mut taken).await.is_empty(), "its list is as it was");
+        define(&work, "b");
+        reloader.reload(ReloadCause::FileEvent).await;
+        // The host sees prompts for the first time before it is told of the tools.
+        note_shown(&legacy);
+        let heard = hears(&daemon, &legacy, &mut taken).await;
+        assert_eq!(heard, [r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#]);
+        daemon.list_changes.notify();
+        assert!(hears(&daemon, &legacy, &mut taken).await.is_empty());
+        assert!(hears(&daemon, &modern, &mut taken_by_modern).await.is_empty(), "it does not listen");
+    }
+}

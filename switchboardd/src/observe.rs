@@ -1,0 +1,6 @@
+//! What is measured: counters and histograms, their export, traces, and the signal that a status changed.
+
+pub mod metrics;
+pub mod metrics_export;
+pub mod status_changed;
+pub mod telemetry;

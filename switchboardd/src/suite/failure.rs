@@ -1,0 +1,302 @@
+//! Everything that can fail on the way of a call, and how it is reported to the host.
+
+use serde_json::json;
+use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
+
+use crate::child::ChildError;
+use crate::child::value_resolver::NotLaunchable;
+use crate::pool::PoolError;
+use switchboard_mcp::era::request_state::BadState;
+use switchboard_mcp::era::{self, InvalidRequest, ProtocolEra, results};
+use switchboard_mcp::error_codes::{LACKS_CAPABILITY, UNSUPPORTED_VERSION};
+use switchboard_mcp::methods;
+
+/// Who caused a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    Host,
+    Child,
+    Daemon,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    #[error("Method not found: {method}")]
+    UnknownMethod { method: String },
+    #[error("{0}")]
+    InvalidParams(String),
+    #[error("{0}")]
+    InvalidRequest(#[from] InvalidRequest),
+    #[error("Missing required client capability: {required}")]
+    LacksCapability { required: &'static str },
+    #[error("too many calls wait for their hosts to come back with answers")]
+    TooManySuspended,
+    #[error("{0}")]
+    BadState(#[from] BadState),
+    #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
+    Child { child: Box<str>, subtool: Option<Box<str>>, error: ChildError },
+    #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
+    Unavailable { child: Box<str>, subtool: Option<Box<str>>, error: PoolError },
+    #[error("child `{child}` {} after {seconds} s{}; call again in a moment",
+        if *.starts { "is still starting" } else { "has no free process" }, of_subtool(.subtool.as_deref()))]
+    StillStarting { child: Box<str>, subtool: Option<Box<str>>, seconds: u64, starts: bool },
+    #[error("child `{child}` is misconfigured: {why}; see `{file}`")]
+    Misconfigured { child: Box<str>, why: String, file: String },
+    #[error(
+        "child `{child}` is held: `{file}` would run {what}; nothing of it runs until a person allows it with `{}` on a terminal",
+        allowing(file)
+    )]
+    Held { child: Box<str>, what: String, file: String },
+    #[error("there is no child `{child}`")]
+    NoSuchChild { child: String },
+    #[error("Resource not found: {uri}")]
+    NoSuchResource { uri: String },
+    #[error("subtool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
+    NotAllowed { suite: String, subtool: String },
+    #[error("switchboardd is shutting down; the call may or may not have run")]
+    ShuttingDown,
+    #[error("switchboardd is shutting down and did not start this call; make it again in a moment")]
+    NotStarted,
+    #[error("this session has {limit} calls under way; wait for some of them")]
+    TooManyCalls { limit: usize },
+    #[error("switchboardd failed on this request; its log says why")]
+    Panicked,
+}
+
+/// The command for the user to run. A path that a shell could misread is left out.
+fn allowing(file: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '@' | '+');
+    if file.chars().all(plain) { format!("switchboard allow {file}") } else { "switchboard allow".to_owned() }
+}
+
+fn of_subtool(subtool: Option<&str>) -> String {
+    subtool.map_or(String::new(), |subtool| format!(" (subtool `{subtool}`)"))
+}
+
+impl Failure {
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::UnknownMethod { .. }
+            | Self::InvalidParams(_)
+            | Self::InvalidRequest(_)
+            | Self::LacksCapability { .. }
+            | Self::BadState(BadState::NotOurs)
+            | Self::NoSuchChild { .. }
+            | Self::NoSuchResource { .. }
+            | Self::NotAllowed { .. } => Blame::Host,
+            Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } => Blame::Child,
+            Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
+            Self::ShuttingDown | Self::NotStarted | Self::Panicked => Blame::Daemon,
+            Self::TooManyCalls { .. } | Self::TooManySuspended => Blame::Daemon,
+            Self::BadState(BadState::EarlierRun | BadState::Expired) => Blame::Daemon,
+        }
+    }
+
+    /// Whether the call certainly did not run and may succeed if repeated.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Child { error, .. } => {
+                let unsent = matches!(error, ChildError::Remote(error) if error.is_unsent());
+                unsent
+                    || matches!(
+                        error,
+                        ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent
+                    )
+            }
+            Self::Unavailable { error: PoolError::NotLaunchable(_), .. } => false,
+            Self::Unavailable { .. } | Self::StillStarting { .. } => true,
+            Self::NotStarted | Self::TooManyCalls { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// A stable identifier for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::UnknownMethod { .. } => "unknown_method",
+            Self::InvalidParams(_) | Self::InvalidRequest(InvalidRequest::Params(_)) => "invalid_params",
+            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { .. }) => "unsupported_version",
+            Self::LacksCapability { .. } => "lacks_capability",
+            Self::BadState(_) => "request_state",
+            Self::NoSuchChild { .. } => "no_such_child",
+            Self::NoSuchResource { .. } => "no_such_resource",
+            Self::NotAllowed { .. } => "not_allowed",
+            Self::Misconfigured { .. } => "misconfigured",
+            Self::Held { .. } => "held",
+            Self::StillStarting { .. } => "child_still_starting",
+            Self::Unavailable { error, .. } => match error {
+                PoolError::CoolingDown { .. } => "child_resting",
+                PoolError::NoRoom(_) | PoolError::Full { .. } => "no_room",
+                PoolError::Child(_) => "child_exited",
+                PoolError::NotLaunchable(NotLaunchable::Misconfigured(_) | NotLaunchable::NoProgram(_)) => {
+                    "misconfigured"
+                }
+                PoolError::NotLaunchable(NotLaunchable::Held { .. }) => "held",
+            },
+            Self::ShuttingDown | Self::NotStarted => "daemon_draining",
+            Self::TooManyCalls { .. } => "busy",
+            Self::TooManySuspended => "no_room",
+            Self::Panicked => "daemon_failed",
+            Self::Child { error, .. } => error.kind(),
+        }
+    }
+
+    fn code(&self, era: ProtocolEra) -> i64 {
+        use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
+        match self {
+            Self::UnknownMethod { .. } => METHOD_NOT_FOUND,
+            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { .. }) => UNSUPPORTED_VERSION,
+            Self::LacksCapability { .. } => LACKS_CAPABILITY,
+            Self::InvalidParams(_)
+            | Self::InvalidRequest(InvalidRequest::Params(_))
+            | Self::NoSuchChild { .. }
+            | Self::NotAllowed { .. }
+            | Self::BadState(_) => INVALID_PARAMS,
+            // Legacy revisions have a code of their own for this.
+            Self::NoSuchResource { .. } if era == ProtocolEra::Legacy => -32002,
+            Self::NoSuchResource { .. } => INVALID_PARAMS,
+            // All failures that the host did not cause. The modern era has no range of codes for servers.
+            _ if era == ProtocolEra::Modern => INTERNAL_ERROR,
+            _ => -32000,
+        }
+    }
+
+    /// The whole response to a request. A failed `tools/call` is answered with a result, unless the host
+    /// caused the failure: hosts repeat a call that ended with a protocol error, and this one may have run.
+    pub fn answer(&self, era: ProtocolEra, method: &str, host_id: &str) -> Vec<u8> {
+        if method == methods::TOOLS_CALL && self.blame() != Blame::Host {
+            return rpc::result(host_id, &self.result(era));
+        }
+        self.fault(era, host_id)
+    }
+
+    /// The result of a call that failed.
+    fn result(&self, era: ProtocolEra) -> String {
+        let content = rpc::text_content(&self.to_string());
+        let meta = json!({ "switchboard": self.about() });
+        let result = format!(r#"{{{content},"isError":true,"_meta":{meta}}}"#);
+        match (era, Raw::parse(result.as_bytes())) {
+            (ProtocolEra::Modern, Some(raw)) => {
+                results::for_modern(raw, methods::TOOLS_CALL, &era::server().to_string())
+            }
+            _ => result,
+        }
+    }
+
+    /// For programs: what happened, to which child and subtool.
+    fn about(&self) -> serde_json::Value {
+        let mut about = json!({ "kind": self.kind(), "retryable": self.retryable() });
+        let (child, subtool) = match self {
+            Self::Child { child, subtool, .. }
+            | Self::Unavailable { child, subtool, .. }
+            | Self::StillStarting { child, subtool, .. } => (Some(&**child), subtool.as_deref()),
+            Self::Misconfigured { child, .. } | Self::Held { child, .. } => (Some(&**child), None),
+            Self::NoSuchChild { child } => (Some(child.as_str()), None),
+            Self::NotAllowed { subtool, .. } => (None, Some(subtool.as_str())),
+            _ => (None, None),
+        };
+        if let Some(child) = child {
+            about["child"] = child.into();
+        }
+        if let Some(subtool) = subtool {
+            about["subtool"] = subtool.into();
+        }
+        about
+    }
+
+    fn fault(&self, era: ProtocolEra, host_id: &str) -> Vec<u8> {
+        let mut error = json!({ "code": self.code(era), "message": self.to_string() });
+        if self.blame() != Blame::Host {
+            error["data"] = json!({ "switchboard": self.about() });
+        }
+        match self {
+            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { requested }) => {
+                error["data"] = json!({ "supported": methods::MODERN_REVISIONS, "requested": requested });
+            }
+            Self::LacksCapability { required } => {
+                let required: serde_json::Value = serde_json::from_str(required).unwrap_or_default();
+                error["data"] = json!({ "requiredCapabilities": required });
+            }
+            Self::NoSuchResource { uri } => error["data"] = json!({ "uri": uri }),
+            _ => {}
+        }
+        fault(host_id, &error)
+    }
+}
+
+/// A JSON-RPC error response.
+pub fn fault(host_id: &str, error: &serde_json::Value) -> Vec<u8> {
+    rpc::error(host_id, &error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(failure: &Failure, era: ProtocolEra, method: &str) -> serde_json::Value {
+        serde_json::from_slice(&failure.answer(era, method, "\"a\"")).unwrap()
+    }
+
+    fn silent() -> Failure {
+        let error = ChildError::Silent { ms: 60_000 };
+        Failure::Child { child: "github".into(), subtool: Some("search".into()), error }
+    }
+
+    #[test]
+    fn a_failure_names_child_and_subtool() {
+        let about =
+            json!({"kind": "rpc_timeout", "child": "github", "subtool": "search", "retryable": false});
+        let answer = answered(&silent(), ProtocolEra::Legacy, "prompts/get");
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(-32000)));
+        assert_eq!(answer["error"]["data"], json!({"switchboard": about}));
+        assert_eq!(answered(&silent(), ProtocolEra::Modern, "prompts/get")["error"]["code"], -32603);
+        let answer = answered(&silent(), ProtocolEra::Legacy, "tools/call");
+        let text = json!([{"type": "text", "text": silent().to_string()}]);
+        let result = json!({"content": text, "isError": true, "_meta": {"switchboard": about}});
+        assert_eq!(answer, json!({"jsonrpc": "2.0", "id": "a", "result": result}));
+        let answer = answered(&silent(), ProtocolEra::Modern, "tools/call");
+        assert_eq!(answer["result"]["resultType"], "complete");
+        assert_eq!(answer["result"]["_meta"]["switchboard"], about);
+        assert_eq!(answer["result"]["_meta"][era::SERVER_KEY]["name"], "switchboard");
+    }
+
+    #[test]
+    fn a_host_error_keeps_its_code() {
+        for (failure, code) in [
+            (Failure::InvalidParams("Unknown tool: x".into()), -32602),
+            (Failure::UnknownMethod { method: "x".into() }, -32601),
+            (Failure::NoSuchChild { child: "x".into() }, -32602),
+            (InvalidRequest::UnsupportedVersion { requested: "x".into() }.into(), -32022),
+            (Failure::LacksCapability { required: r#"{"sampling":{}}"# }, -32021),
+            (Failure::BadState(BadState::NotOurs), -32602),
+        ] {
+            for era in [ProtocolEra::Legacy, ProtocolEra::Modern] {
+                assert_eq!(answered(&failure, era, "tools/call")["error"]["code"], code, "{failure}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_failed_call_is_answered_with_a_result() {
+        for failure in [
+            silent(),
+            Failure::ShuttingDown,
+            Failure::NotStarted,
+            Failure::Panicked,
+            Failure::TooManySuspended,
+            Failure::TooManyCalls { limit: 1 },
+            Failure::BadState(BadState::EarlierRun),
+            Failure::BadState(BadState::Expired),
+            Failure::Held { child: "x".into(), what: "y".into(), file: "z".into() },
+            Failure::Misconfigured { child: "x".into(), why: "y".into(), file: "z".into() },
+        ] {
+            for era in [ProtocolEra::Legacy, ProtocolEra::Modern] {
+                let answer = answered(&failure, era, "tools/call");
+                assert_eq!(answer["result"]["isError"], true, "{failure}");
+                let kind = &answer["result"]["_meta"]["switchboard"]["kind"];
+                assert_eq!(kind, failure.kind(), "{failure}");
+            }
+        }
+    }
+}
