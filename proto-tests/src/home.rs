@@ -180,7 +180,7 @@ impl Home {
         assert!(output.status.success(), "{args:?}: {output:?}");
     }
 
-    /// Like [`Self::order`], with another copy of the program.
+    /// Like [`Self::run_ok`], with another copy of the program.
     #[track_caller]
     #[allow(clippy::disallowed_methods, reason = "tests start processes")]
     pub fn order_with(&self, switchboard: &Path, args: &[&str]) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "usage: switchboard [--socket PATH] [--workspace DIR] [--child NAME] [--config FILE] [--no-start] | COMMAND …";
 
-/// Hidden first argument of the process that starts the [`BECOME`] process.
+/// Hidden first argument of the process that starts the [`BECOME_DAEMON`] process.
 pub(crate) const LAUNCH: &str = "--launch";
 
 /// Hidden first argument of the process that execs the daemon.
@@ -50,7 +50,7 @@ impl std::fmt::Display for Misuse {
     }
 }
 
-/// `person`: stdin is a terminal, so a user typed this and no host did.
+/// `is_terminal`: stdin is a terminal, so a user typed this and no host did.
 pub(crate) fn parse(args: &[OsString], is_terminal: bool) -> Result<Invocation, Misuse> {
     match args.split_first() {
         Some((first, rest)) if first == LAUNCH => return Ok(Invocation::Launch(rest.to_vec())),

@@ -10,6 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use switchboard_mcp::client_capabilities::ClientCapabilities;
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::era::{ProtocolEra, envelope};
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, range_of, splice};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -17,11 +22,6 @@ use switchboard_wire::rpc;
 
 use crate::caller::mailbox::{Mailbox, MessageKind};
 use crate::savings::recorder::SessionUsage;
-use switchboard_mcp::client_capabilities::ClientCapabilities;
-use switchboard_mcp::era::request_meta::RequestMeta;
-use switchboard_mcp::era::{ProtocolEra, envelope};
-use switchboard_mcp::log_level::LogLevel;
-use switchboard_mcp::methods;
 
 pub use stateless::{InputEntry, StatelessRequest};
 

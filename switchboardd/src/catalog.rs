@@ -12,16 +12,17 @@ use switchboard_wire::rpc;
 
 pub use list_fingerprints::ListFingerprints;
 
-use crate::catalog::layer::Layer;
-use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
-use crate::pool::manifest::Manifest;
-use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
-use crate::suite::Suite;
 use switchboard_definitions::config::{Config, Conflicts};
 use switchboard_definitions::digest;
 use switchboard_definitions::document::{Problem, nearest};
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus};
+
+use crate::catalog::layer::Layer;
+use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
+use crate::pool::manifest::Manifest;
+use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
+use crate::suite::Suite;
 
 #[derive(Debug)]
 pub struct Catalog {

@@ -25,12 +25,12 @@ pub use start_up::{serve, start_lock, write_failure_file};
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_definitions::event_loop::Serving;
 use switchboard_wire::hop::Draining;
 
 use crate::http::{HttpServer, Listener};
 use crate::reload::Reloader;
 use crate::state::{Daemon, Phase};
-use switchboard_definitions::event_loop::Serving;
 
 /// How long calls in flight may take to finish once the daemon drains.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);

@@ -13,6 +13,11 @@ mod offers;
 mod run;
 mod single;
 
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::era::{InvalidRequest, ProtocolEra};
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
@@ -23,11 +28,6 @@ use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::SuiteReply;
 use crate::suite::failure::Failure;
-use switchboard_mcp::era::request_meta::RequestMeta;
-use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_mcp::era::{InvalidRequest, ProtocolEra};
-use switchboard_mcp::log_level::LogLevel;
-use switchboard_mcp::methods;
 
 pub use crate::session::Face;
 pub use aggregate::instructions;

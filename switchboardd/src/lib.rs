@@ -1,7 +1,8 @@
-//! The Switchboard daemon and its commands.
+//! The Switchboard daemon and its commands. `daemon::run` takes the daemon's state, its listeners and a future that stops
+//! it; `daemon::simulation` makes all of these in memory.
 //!
-//! The modules stand in the order of a call's way: a module names only modules below it, and `tests/tidy.rs` checks
-//! that. `ARCHITECTURE.md` at the root of the repository has the map.
+//! The modules stand in the order of a call's way, from top to bottom. A module names only modules below it, and
+//! `tests/tidy.rs` checks that. `ARCHITECTURE.md` at the root of the repository has the map.
 
 #![warn(clippy::print_stderr)]
 #![allow(
@@ -9,24 +10,43 @@
     reason = "modules are private to the crate; `pub` in them means that other modules use it"
 )]
 
+// The commands, and the daemon as a process.
 pub mod cli;
+
 pub mod daemon;
 
+// The way in.
 pub(crate) mod http;
+
 pub(crate) mod reload;
 
-pub(crate) mod caller;
-pub(crate) mod catalog;
-pub(crate) mod changes;
-pub mod child;
+// What a host sees.
 pub(crate) mod face;
-pub mod oauth;
-pub(crate) mod pool;
-pub(crate) mod session;
+
 pub(crate) mod state;
+
+pub(crate) mod changes;
+
+pub(crate) mod session;
+
+pub(crate) mod catalog;
+
 pub(crate) mod suite;
 
-pub(crate) mod args;
-pub(crate) mod observe;
+// The servers.
+pub(crate) mod pool;
+
+pub mod oauth;
+
+pub mod child;
+
+pub(crate) mod caller;
+
+// What all of them use.
 pub mod savings;
+
+pub(crate) mod observe;
+
 pub mod system;
+
+pub(crate) mod args;

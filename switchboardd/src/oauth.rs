@@ -32,10 +32,11 @@ use url::Url;
 pub use login::Login;
 use store::LoginStore;
 
-use crate::child::remote::auth::{Authorizer, Authorizers};
-use crate::child::value_resolver::ValueResolver;
 use switchboard_definitions::config::OauthConfig;
 use switchboard_definitions::definition::DisplayUrl;
+
+use crate::child::remote::auth::{Authorizer, Authorizers};
+use crate::child::value_resolver::ValueResolver;
 
 /// More than users have; a definition whose URL keeps changing could create many.
 const MAX_LOGINS_KEPT: usize = 64;

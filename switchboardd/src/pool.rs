@@ -31,6 +31,10 @@ pub use member::{Member, MemberRegistry};
 pub use pools::Pools;
 pub use settings::{PoolSettings, RootsOf};
 
+use switchboard_definitions::config::Scope;
+use switchboard_definitions::definition::{Launch, ResolvedLaunch};
+use switchboard_mcp::log_level::LogLevel;
+
 use crate::caller::Caller;
 use crate::caller::subscriptions::Subscriptions;
 use crate::child::remote::{HttpClients, address};
@@ -45,9 +49,6 @@ use crate::pool::budget::{Budget, NoRoom};
 use crate::pool::manifest::{Manifest, Manifests};
 use crate::savings::recorder::{ChildUse, Fingerprint, SavingsRecorder};
 use state::PoolState;
-use switchboard_definitions::config::Scope;
-use switchboard_definitions::definition::{Launch, ResolvedLaunch};
-use switchboard_mcp::log_level::LogLevel;
 
 /// How long a call waits for room, from when it came in: in the budget, or until one of `max` children
 /// becomes free for its session.

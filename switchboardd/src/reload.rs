@@ -11,14 +11,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
+use switchboard_definitions::config::{Config, ConfigOwner, ConfigSource, LastGood, Watch};
+use switchboard_definitions::document::Problem;
+use switchboard_definitions::event_loop::try_run_blocking;
+
 use crate::catalog::Catalog;
 use crate::catalog::layer::{Layer, Locations};
 use crate::catalog::workspace::Workspace;
 use crate::reload::watch::{POLL_INTERVAL, WatchPlan, Watcher};
 use crate::state::{Daemon, Reload};
-use switchboard_definitions::config::{Config, ConfigOwner, ConfigSource, LastGood, Watch};
-use switchboard_definitions::document::Problem;
-use switchboard_definitions::event_loop::try_run_blocking;
 use values::ValueChecks;
 
 /// Changes come in bursts: an editor writes, renames, writes again.

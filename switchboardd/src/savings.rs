@@ -14,12 +14,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use switchboard_definitions::event_loop::run_blocking;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::savings::recorder::{Fingerprint, SavingsRecorder};
 use snapshot::SavingsSnapshot;
-use switchboard_definitions::event_loop::run_blocking;
 
 /// The last report, and when its computation began.
 #[derive(Debug, Default)]

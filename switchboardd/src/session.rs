@@ -20,7 +20,7 @@ pub use all::Sessions;
 pub use disconnects::Disconnects;
 pub use face::Face;
 pub use sequencer::{Admission, SequenceTicket};
-pub use streams::{EventId, EventStream, ReadGuard, Streams};
+pub use streams::{EventId, ReadGuard, Streams};
 
 use crate::caller::{Caller, RunId};
 use crate::catalog::ListFingerprints;

@@ -18,7 +18,10 @@ use tokio::time::Instant;
 pub use gauges::collect_gauges;
 pub use reload_requests::{Reload, ReloadRequests};
 pub use shutdown::{Phase, Shutdown, Successor};
-pub use workspace_loader::{WorkspaceLoad, WorkspaceLoader};
+pub use workspace_loader::WorkspaceLoader;
+
+use switchboard_definitions::config::Config;
+use switchboard_mcp::log_level::LogLevel;
 
 use crate::caller::{Caller, RunId};
 use crate::catalog::Catalog;
@@ -37,8 +40,6 @@ use crate::session::suspended_calls::SuspendedCalls;
 use crate::session::{AbortReason, Disconnects, Session, Sessions};
 use crate::state::daemon_info::DaemonInfo;
 use crate::state::page_access::PageAccess;
-use switchboard_definitions::config::Config;
-use switchboard_mcp::log_level::LogLevel;
 
 /// How long a shim's session outlives its last connection.
 const SESSION_LINGER: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! The one tool that stands for a child: `introspect` lists its subtools, `call` runs one.
 //!
 //! Mistakes that a model can fix are answered with a tool error that says how. Everything else is a
-//! `Failure`; `error.rs` turns it into a result or, if the host caused it, into a protocol error. A child's
+//! `Failure`; `failure.rs` turns it into a result or, if the host caused it, into a protocol error. A child's
 //! result passes through unchanged.
 
 mod arguments;
@@ -12,6 +12,7 @@ pub mod failure;
 pub mod introspect;
 pub mod login;
 pub mod outgoing;
+mod reply;
 pub mod summary;
 pub mod suspendable;
 
@@ -20,30 +21,31 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_wire::envelope::quoted;
-use switchboard_wire::members::Members;
-use switchboard_wire::raw::Raw;
-use switchboard_wire::rpc;
-use tokio::time::Instant;
-
-use crate::caller::Caller;
-use crate::caller::mailbox::MessageKind;
-use crate::child::{ChildError, ChildResponse, Limits, ServerInfo, Tool, ToolList};
-use crate::observe::metrics::suite_metrics::SuiteMetrics;
-use crate::observe::metrics::{OperationNotes, names, outcome};
-use crate::pool::manifest::Manifest;
-use crate::pool::{Lease, Pool, PoolError, PoolStatus};
-use crate::savings::recorder::Fingerprint;
-use crate::suite::failure::Failure;
 use switchboard_definitions::config::{Config, Mode, Scope, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::document::nearest;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_wire::envelope::quoted;
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::visible;
+use tokio::time::Instant;
+
+use crate::caller::Caller;
+use crate::caller::mailbox::MessageKind;
+use crate::child::{ChildError, Limits, ServerInfo, Tool, ToolList};
+use crate::observe::metrics::OperationNotes;
+use crate::observe::metrics::suite_metrics::SuiteMetrics;
+use crate::pool::manifest::Manifest;
+use crate::pool::{Lease, Pool, PoolError, PoolStatus};
+use crate::savings::recorder::Fingerprint;
+use crate::suite::failure::Failure;
 
 pub use context::CallContext;
 use login::LoginOutcome;
+pub use reply::SuiteReply;
+use reply::{text_result, tool_error};
 pub use suspendable::{InputNeeded, SuspendableCall};
 
 /// Interval of progress messages to a caller that waits for a child.
@@ -84,31 +86,6 @@ struct HostParams<'a> {
     /// The progress token as the host wrote it, whatever it is.
     token: Option<Raw<'a>>,
     arguments: &'a Members<'a>,
-}
-
-/// The reply of a suite.
-#[derive(Debug)]
-pub enum SuiteReply {
-    /// The child's response, to be passed on unchanged.
-    Child(ChildResponse),
-    /// A result of the daemon's own, as JSON.
-    Own(String),
-    /// The error that the host answered a child's question with, as JSON.
-    Error(String),
-    /// A question to a modern host.
-    NeedsInput(Box<InputNeeded>),
-}
-
-impl SuiteReply {
-    /// The kind of error that the reply reports; `None` on success.
-    pub fn error(&self) -> Option<&'static str> {
-        match self {
-            Self::Child(answer) => answer.error,
-            Self::Own(result) => outcome::of_text(result),
-            Self::Error(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
-            Self::NeedsInput(_) => None,
-        }
-    }
 }
 
 impl Suite {
@@ -473,13 +450,4 @@ fn text_member<'a>(members: &Members<'a>, name: &str) -> Result<Option<Cow<'a, s
             .map(Some)
             .ok_or_else(|| format!("`{name}` must be a string")),
     }
-}
-
-fn tool_error(sentence: &str) -> SuiteReply {
-    SuiteReply::Own(text_result(sentence, true))
-}
-
-fn text_result(text: &str, is_error: bool) -> String {
-    let mark = if is_error { r#","isError":true"# } else { "" };
-    format!("{{{}{mark}}}", rpc::text_content(text))
 }

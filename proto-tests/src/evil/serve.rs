@@ -15,7 +15,7 @@ pub(crate) enum Handling {
     Leave,
 }
 
-/// Serves until the end of input, or until `bend` returns [`Turn::Leave`]. `bend` sees each message first.
+/// Serves until the end of input, or until `bend` returns [`Handling::Leave`]. `bend` sees each message first.
 pub(crate) fn serve(peer: &Peer, mut bend: impl FnMut(&Peer, &Incoming) -> Handling) {
     while let Some(message) = peer.read() {
         match bend(peer, &message) {

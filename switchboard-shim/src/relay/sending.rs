@@ -126,7 +126,7 @@ impl Relay {
         }
     }
 
-    /// Keeps an unsent POST and its sequence number until a connection is free or [`SHORTAGE_PAUSE`] has
+    /// Keeps an unsent POST and its sequence number until a connection is free or [`NO_DESCRIPTOR_PAUSE`] has
     /// passed.
     pub(super) fn requeue_unsent(&mut self, purpose: PostPurpose, seq: u64) {
         if let PostPurpose::Message(arrival) = purpose {

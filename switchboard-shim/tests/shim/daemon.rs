@@ -255,7 +255,7 @@ impl Call {
     }
 }
 
-/// Polls until the check holds; false after [`PATIENCE`].
+/// Polls until the check holds; false after [`TEST_TIMEOUT`].
 pub(crate) fn until(mut check: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + TEST_TIMEOUT;
     while Instant::now() < end {

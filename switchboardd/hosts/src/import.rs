@@ -2,10 +2,10 @@
 //! definitions have them.
 
 use serde_json::{Map, Value, json};
+use switchboard_definitions::mask::{is_secret, is_secret_name, looks_secret, password};
 
 use super::placeholder_syntax::PlaceholderReader;
 use super::{Host, ServerEntry, TimeoutUnit, is_off, survey, url, words};
-use switchboard_definitions::mask::{is_secret, is_secret_name, looks_secret, password};
 
 /// A converted entry.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,9 +7,9 @@ use std::path::Path;
 use jsonc_parser::ast::{self, Object, ObjectProp};
 use jsonc_parser::{CollectOptions, parse_to_ast};
 use serde_json::{Map, Value};
+use switchboard_definitions::document::DIALECT;
 
 use super::{HostFileContents, HostFileError, ServerEntry};
-use switchboard_definitions::document::DIALECT;
 
 pub(super) fn read(text: &str, key: &'static str, projects: bool) -> Result<HostFileContents, HostFileError> {
     let Some(root) = root(text)? else { return Ok(HostFileContents::default()) };

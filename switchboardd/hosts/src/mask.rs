@@ -1,9 +1,9 @@
 //! Shows a host's file without the secrets in it.
 
 use serde_json::Value;
+use switchboard_definitions::mask::{MASK, is_harmless, is_secret_name, looks_secret, without_passwords};
 
 use super::Host;
-use switchboard_definitions::mask::{MASK, is_harmless, is_secret_name, looks_secret, without_passwords};
 
 /// A host's file with its secrets masked and its lines unchanged.
 pub fn masked(host: &Host, text: &str) -> String {

@@ -1,9 +1,9 @@
 //! Converts hosts' placeholders to those of definitions: `${NAME}`.
 
 use serde_json::Value;
+use switchboard_definitions::env_file::is_name;
 
 use super::{Host, PlaceholderSyntax};
-use switchboard_definitions::env_file::is_name;
 
 /// Converts the texts of one entry.
 #[derive(Debug)]

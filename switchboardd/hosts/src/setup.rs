@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::record::{HostFileRecord, HostFileRecords, RemovedServer, fingerprint};
-use super::swap::{Edit, SwapOutcome, swap};
-use super::{Change, Host, HostFileError};
 use switchboard_definitions::document::Problem;
 use switchboard_definitions::files::others_can_write;
 use switchboard_definitions::files::text::read_text;
+
+use super::record::{HostFileRecord, HostFileRecords, RemovedServer, fingerprint};
+use super::swap::{Edit, SwapOutcome, swap};
+use super::{Change, Host, HostFileError};
 
 /// What setting up or undoing would do to a file.
 #[derive(Debug)]

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::machine::{Evidence, Machine};
-use super::{Host, HostFileContents, KEY, ServerEntry, is_off, url, words};
 use switchboard_definitions::definition::shown_url;
 use switchboard_definitions::document::Problem;
 use switchboard_definitions::expand::Template;
 use switchboard_definitions::files::text::read_text;
+
+use super::machine::{Evidence, Machine};
+use super::{Host, HostFileContents, KEY, ServerEntry, is_off, url, words};
 
 /// A host on this machine.
 #[derive(Debug)]

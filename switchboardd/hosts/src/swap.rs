@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Access, CWD, RenameFlags, access, renameat_with};
 use rustix::process::{Pid, geteuid, test_kill_process};
-
-use super::HostFileError;
 use switchboard_definitions::document::Problem;
 use switchboard_definitions::files::text::read_text;
+
+use super::HostFileError;
 
 /// A program that writes in between this often is busy.
 const MAX_ATTEMPTS: usize = 100;

@@ -4,15 +4,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use switchboard_mcp::era::question;
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, quoted, string};
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use tokio::sync::Notify;
 
 use super::{Caller, OnAnswer, Profile};
-use switchboard_mcp::era::question;
-use switchboard_mcp::era::request_meta::RequestMeta;
-use switchboard_mcp::methods;
 
 #[derive(Debug)]
 pub struct StatelessRequest {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use switchboard_mcp::methods;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::caller::Caller;
-use switchboard_mcp::methods;
 
 /// Limit of followed resources per server.
 const MAX_RESOURCES: usize = 4096;

@@ -6,7 +6,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::pool::manifest::{Manifest, Manifests};
 use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME, LastGood};
 use switchboard_definitions::definition::Definition;
 use switchboard_definitions::discover::{LastGoodDefinitions, SearchScope, WatchedPaths, discover};
@@ -14,6 +13,8 @@ use switchboard_definitions::document::Problem;
 use switchboard_definitions::event_loop::may_block;
 use switchboard_definitions::files::{describe_path_error, others_can_write};
 use switchboard_definitions::trust::{JudgedDefinition, Provenance, Trust, TrustStatus, TrustStore};
+
+use crate::pool::manifest::{Manifest, Manifests};
 
 #[derive(Debug)]
 pub struct Layer {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use switchboard_definitions::digest;
+
 use super::Catalog;
 use crate::caller::subscriptions::{LISTS, ListChangeCounts};
 use crate::child::ListKind;
-use switchboard_definitions::digest;
 
 /// Fingerprints of what a host was last shown or told of.
 #[derive(Debug, Clone, PartialEq, Eq)]

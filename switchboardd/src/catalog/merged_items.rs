@@ -5,11 +5,11 @@ mod template;
 
 use std::collections::{HashMap, HashSet};
 
+use switchboard_definitions::config::{Conflicts, Strategy};
 use switchboard_wire::envelope::{quoted, range_of, splice};
 use switchboard_wire::members::Members;
 
 use crate::child::{ChildItems, ListItem, ListKind};
-use switchboard_definitions::config::{Conflicts, Strategy};
 use template::covers;
 
 /// Page size.

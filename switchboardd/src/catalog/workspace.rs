@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
+use switchboard_definitions::discover::LastGoodDefinitions;
 use tokio::time::Instant;
 
 use crate::catalog::Catalog;
-use switchboard_definitions::discover::LastGoodDefinitions;
 
 #[derive(Debug)]
 pub struct Workspace {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_mcp::methods;
 use switchboard_wire::rpc;
 use tokio::sync::Notify;
 
@@ -13,7 +14,6 @@ use crate::caller::mailbox::MessageKind;
 use crate::catalog::ListFingerprints;
 use crate::changes::listen_requests::ListenRequests;
 use crate::session::{Session, Sessions};
-use switchboard_mcp::methods;
 
 /// Changes come in bursts; hosts are notified once.
 const DEBOUNCE: Duration = Duration::from_millis(50);

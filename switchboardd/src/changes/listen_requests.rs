@@ -3,11 +3,12 @@
 
 use std::sync::{Arc, Mutex};
 
+use switchboard_mcp::era::subscription::notification;
+
 use crate::caller::Caller;
 use crate::caller::mailbox::MessageKind;
 use crate::catalog::ListFingerprints;
 use crate::session::Session;
-use switchboard_mcp::era::subscription::notification;
 
 #[derive(Debug, Default)]
 pub struct ListenRequests {

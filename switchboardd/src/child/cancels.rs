@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 use switchboard_wire::backoff::Backoff;
 use tokio::time::Instant;
 
 use super::calls::ChildId;
 use super::questions::CALL_ENDED;
 use super::{Child, Limits};
-use switchboard_mcp::era::ProtocolEra;
-use switchboard_mcp::methods;
 
 /// How long a child may take to answer the `ping` that shows that it has read a cancel.
 const CANCEL_PING_TIMEOUT: Duration = Duration::from_secs(10);

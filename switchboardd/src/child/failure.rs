@@ -1,9 +1,10 @@
 //! Why a child gave no answer, as text for users and models.
 
-use super::ChildExit;
-use super::remote::RemoteError;
 use switchboard_definitions::definition::Redactor;
 use switchboard_wire::visible::clipped_lines;
+
+use super::ChildExit;
+use super::remote::RemoteError;
 
 /// Why a child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::quoted;
 use tokio::sync::Notify;
 
 use super::{Child, Limits, Ownership};
 use crate::caller::subscriptions::Subscriptions;
-use switchboard_mcp::era::ProtocolEra;
-use switchboard_mcp::log_level::LogLevel;
-use switchboard_mcp::methods;
 
 /// How long a modern child may take to acknowledge a subscription.
 const ACK_TIMEOUT: Duration = Duration::from_secs(2);

@@ -6,6 +6,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use switchboard_definitions::definition::Redactor;
+use switchboard_mcp::era::envelope::{Envelope, with_envelope};
+use switchboard_mcp::era::{ProtocolEra, SERVER_KEY};
+use switchboard_mcp::error_codes::UNSUPPORTED_VERSION;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
@@ -13,11 +18,6 @@ use switchboard_wire::rpc;
 
 use super::calls::ChildResponse;
 use super::{Child, ChildError, Limits, Ownership, clip, millis};
-use switchboard_definitions::definition::Redactor;
-use switchboard_mcp::era::envelope::{Envelope, with_envelope};
-use switchboard_mcp::era::{ProtocolEra, SERVER_KEY};
-use switchboard_mcp::error_codes::UNSUPPORTED_VERSION;
-use switchboard_mcp::methods;
 
 /// The `initialize` params. They cannot depend on a host, because the child may be shared or be a spare.
 /// Roots are announced only if one session owns the child, or will.

@@ -4,6 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use switchboard_mcp::era::{ProtocolEra, question, subscription};
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{self, Malformed, Message, Outcome, quoted, range_of, splice};
 use switchboard_wire::framing::{Frame, MAX_MESSAGE};
 use switchboard_wire::members::Members;
@@ -18,9 +21,6 @@ use super::{Child, ChildError, ChildTransport};
 use crate::caller::mailbox::MessageKind;
 use crate::caller::subscriptions::Recipient;
 use crate::observe::metrics::outcome;
-use switchboard_mcp::era::{ProtocolEra, question, subscription};
-use switchboard_mcp::log_level::LogLevel;
-use switchboard_mcp::methods;
 
 /// Stands in for the answer to a `subscriptions/listen` request that the child cancelled.
 const LISTEN_END: &[u8] = br#"{"id":0,"jsonrpc":"2.0","result":{}}"#;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use switchboard_definitions::definition::ResolvedCommand;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
@@ -23,7 +24,6 @@ use super::memory_pipe::{PipeReader, PipeWriter, memory_pipe};
 use super::outbox::Outbox;
 use super::spawn::{ChildExit, Guard, SpawnedChild, spawn};
 use super::{ChildError, StartDeps};
-use switchboard_definitions::definition::ResolvedCommand;
 
 /// After TERM, how long an in-memory child may take to end, as a guard gives a process.
 const TERM_GRACE: Duration = Duration::from_secs(1);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_definitions::definition::ResolvedCommand;
+use switchboard_definitions::event_loop::try_run_blocking;
 use switchboard_wire::framing::Decoder;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
@@ -12,8 +14,6 @@ use super::registry::{BudgetSlot, ChildRegistry};
 use super::spawn::ChildExit;
 use super::transport::ChildTransport;
 use super::{Child, ChildError, ChildStart, StartDeps, orphans};
-use switchboard_definitions::definition::ResolvedCommand;
-use switchboard_definitions::event_loop::try_run_blocking;
 
 /// After a child closed its output or its input, how long it may take to exit before it is ended.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 use switchboard_wire::backoff::Backoff;
 use switchboard_wire::envelope::{Message, Outcome};
 
 use super::calls::ChildResponse;
 use super::{Child, ChildError, Limits, ServerInfo};
-use switchboard_mcp::era::ProtocolEra;
-use switchboard_mcp::methods;
 
 /// Pause between the end of one request and the next.
 const RELISTEN_PAUSE: Duration = Duration::from_secs(1);

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use serde::de::Deserialize;
 use serde_json::value::RawValue;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome, quoted};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::Notify;
 
 use super::{Child, ChildError, Limits, clip};
-use switchboard_mcp::methods;
 
 /// Bounds for a child that pages without end.
 const MAX_PAGES: usize = 200;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::Child;
 use crate::caller::Caller;
 use crate::caller::mailbox::MessageKind;
-use switchboard_mcp::log_level::LogLevel;
-use switchboard_mcp::methods;
 
 /// More than a user could read.
 const MAX_PER_SECOND: u32 = 200;

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use switchboard_definitions::definition::Redactor;
+use switchboard_mcp::era::ProtocolEra;
 use switchboard_wire::envelope::Malformed;
 use switchboard_wire::framing::{Frame, Framing};
 use switchboard_wire::oversize::IdScan;
+use switchboard_wire::visible::visible;
 
 use super::calls::{CallOutcome, ChildId};
 use super::inbound::our_id;
 use super::questions::error;
 use super::{Child, ChildError, ChildTransport};
-use switchboard_definitions::definition::Redactor;
-use switchboard_mcp::era::ProtocolEra;
-use switchboard_wire::visible::visible;
 
 /// Limit of messages in one batch; no revision needs many.
 const MAX_BATCH_MESSAGES: usize = 256;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Child, ChildError, Limits, millis};
 use switchboard_mcp::era::ProtocolEra;
 use switchboard_mcp::methods;
+
+use super::{Child, ChildError, Limits, millis};
 
 /// After a child was silent on a call, it must answer a `ping` within this time, or the daemon ends it.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);

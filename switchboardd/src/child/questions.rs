@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
+use switchboard_mcp::era::{ProtocolEra, question};
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{self, Malformed, quoted, range_of, splice};
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
@@ -13,8 +15,6 @@ use tokio::time::Instant;
 use super::calls::{CallOutcome, Candidates, ChildId, ChildQuestion, Delivery, MessageTopic};
 use super::{Child, Ownership};
 use crate::caller::Caller;
-use switchboard_mcp::era::{ProtocolEra, question};
-use switchboard_mcp::methods;
 
 /// Limit of open questions of one child; a host could not answer more either.
 const MAX_QUESTIONS: usize = 64;

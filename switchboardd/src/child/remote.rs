@@ -37,6 +37,8 @@ pub use address::{address, is_loopback};
 pub use failure::RemoteError;
 pub use http_clients::{HttpClients, root_cause};
 
+use switchboard_definitions::definition::{ResolvedRemote, Transport};
+
 use super::life::EndGuard;
 use super::outbox::OutboxError;
 use super::transport::{ChildTransport, cancelled};
@@ -45,7 +47,6 @@ use super::{
 };
 use crate::caller::Caller;
 use client::{RemoteClient, RemoteRequest};
-use switchboard_definitions::definition::{ResolvedRemote, Transport};
 
 /// Capacity of the command queue. The task that executes commands never blocks, so this only has to hold a
 /// burst. Requests use at most half of it, which leaves room to cancel them and for notifications.

@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_mcp::era::{self, ProtocolEra, envelope};
+use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use tokio::sync::oneshot;
@@ -17,8 +19,6 @@ use super::{Child, ChildError};
 use crate::caller::Caller;
 use crate::observe::metrics;
 use crate::observe::telemetry::trace::SpanContext;
-use switchboard_mcp::era::{self, ProtocolEra, envelope};
-use switchboard_mcp::methods;
 
 /// Above this many calls in flight, writes are coalesced: a busy child costs far fewer syscalls, and the
 /// added latency is not noticeable.

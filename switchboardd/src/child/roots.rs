@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{range_of, splice, string};
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
@@ -18,8 +20,6 @@ use tokio::time::{Instant, sleep};
 use super::calls::ChildQuestion;
 use super::{Child, Ownership};
 use crate::caller::Caller;
-use switchboard_mcp::era::ProtocolEra;
-use switchboard_mcp::methods;
 
 /// How long the first call waits for a host that does not answer `roots/list`.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(2);

@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use switchboard_definitions::event_loop::{may_block, run_blocking_detached};
+use switchboard_definitions::files::replace;
 use switchboard_wire::runtime_paths::private_folder;
 
 use super::clearing::{KillSequence, real_now};
 use super::process_tree::{Process, all, family_now};
-use switchboard_definitions::event_loop::{may_block, run_blocking_detached};
-use switchboard_definitions::files::replace;
 
 /// The environment variable that marks a child and its descendants.
 pub(super) const RUN_VARIABLE: &str = "SWITCHBOARD_RUN";

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use switchboard_mcp::era::ProtocolEra;
 use tokio::time::Instant;
 
 use super::{Child, ChildId, ChildTransport};
 use crate::caller::Caller;
-use switchboard_mcp::era::ProtocolEra;
 
 impl Child {
     /// The latest call that was sent to it.

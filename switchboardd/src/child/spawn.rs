@@ -15,6 +15,9 @@ use rustix::net::{
     socketpair,
 };
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use switchboard_definitions::definition::ResolvedCommand;
+use switchboard_definitions::event_loop::{may_block, run_blocking};
+use switchboard_definitions::files::state::check_child_folder;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
@@ -27,9 +30,6 @@ use super::runner::{self, Runners};
 use super::{ChildError, StartDeps};
 use crate::system::environment::ChildEnvironment;
 use crate::system::processes::{self, RegisteredProcess};
-use switchboard_definitions::definition::ResolvedCommand;
-use switchboard_definitions::event_loop::{may_block, run_blocking};
-use switchboard_definitions::files::state::check_child_folder;
 
 /// Container engines whose `run` starts a container.
 const CONTAINERS: [&str; 2] = ["docker", "podman"];

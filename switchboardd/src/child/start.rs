@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use switchboard_definitions::definition::ResolvedLaunch;
 use tokio::time::{Instant, timeout_at};
 
 use super::cancels::CancelWatch;
@@ -19,7 +20,6 @@ use super::{
 use crate::caller::subscriptions::Subscriptions;
 use crate::observe::metrics::child_metrics::ChildMetrics;
 use crate::system::environment::ChildEnvironment;
-use switchboard_definitions::definition::ResolvedLaunch;
 
 /// Dependencies that [`Child::start`] borrows.
 #[derive(Debug, Clone, Copy)]

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use serde_json::value::RawValue;
+use switchboard_mcp::era::headers::header_schema_error;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::visible::visible;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::lists::{self, ListKind};
 use super::{Child, ChildError, Limits};
-use switchboard_mcp::era::headers::header_schema_error;
-use switchboard_wire::visible::visible;
 
 #[derive(Debug)]
 pub struct Tool {

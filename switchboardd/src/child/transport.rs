@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use switchboard_mcp::methods;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::outbox::{Outbox, OutboxError};
 use super::remote::RemoteHandle;
 use super::{Child, ChildId, Protocol};
-use switchboard_mcp::methods;
 
 pub(super) enum ChildTransport {
     Stdio(Outbox),

@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::child::program;
-use crate::child::remote::{address, is_loopback};
-use crate::system::environment::{LoginShell, ShellEnvironment};
-use crate::system::secrets::{SecretLocation, Secrets};
 use switchboard_definitions::definition::{
     Launch, LaunchCommand, Remote, ResolvedCommand, ResolvedLaunch, ResolvedRemote,
 };
 use switchboard_definitions::event_loop::run_blocking;
 use switchboard_definitions::expand::{MissingVariable, PlaceholderValues, Template};
 use switchboard_definitions::trust::view::{ValueSource, ValueSources};
+
+use crate::child::program;
+use crate::child::remote::{address, is_loopback};
+use crate::system::environment::{LoginShell, ShellEnvironment};
+use crate::system::secrets::{SecretLocation, Secrets};
 
 /// Why a launch cannot be carried out. The messages continue "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,6 +5,13 @@ use std::path::{Path, PathBuf};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::CstRootNode;
 use serde_json::{Value, json};
+use switchboard_definitions::config::Config;
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::discover::shapes::SERVER_MAPS;
+use switchboard_definitions::discover::{LastGoodDefinitions, SearchScope, discover, walk};
+use switchboard_definitions::files::replace;
+use switchboard_hosts::import::{Literal, hide_secrets};
+use switchboard_wire::visible::{is_hidden, visible};
 
 use super::CliExit;
 use super::ask::tell_daemon;
@@ -13,13 +20,6 @@ use super::output::{complain, print_json, say};
 use crate::args::{Add, Args};
 use crate::child::value_resolver::ValueResolver;
 use crate::daemon;
-use switchboard_definitions::config::Config;
-use switchboard_definitions::definition::{Definition, Launch};
-use switchboard_definitions::discover::shapes::SERVER_MAPS;
-use switchboard_definitions::discover::{LastGoodDefinitions, SearchScope, discover, walk};
-use switchboard_definitions::files::replace;
-use switchboard_hosts::import::{Literal, hide_secrets};
-use switchboard_wire::visible::{is_hidden, visible};
 
 /// The user's own config and folders.
 pub(super) struct PersonalConfig {

@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde_json::json;
+use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
+use switchboard_definitions::suite_name;
+use switchboard_definitions::trust::view::{ShownValues, View, mentioned};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_wire::visible::visible;
 
 use super::CliExit;
 use super::ask::tell_daemon;
@@ -15,11 +20,6 @@ use super::output::{complain, failed, is_terminal, print_json, remark, say};
 use super::prompt;
 use crate::args::Args;
 use crate::catalog::layer::Layer;
-use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
-use switchboard_definitions::suite_name;
-use switchboard_definitions::trust::view::{ShownValues, View, mentioned};
-use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
-use switchboard_wire::visible::visible;
 
 /// Variables that agents set for the commands they run. A speed bump, not a lock.
 const AGENTS: [&str; 14] = [

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Read};
 
 use serde_json::{Value, json};
 use switchboard_wire::printable;
+use switchboard_wire::visible::Printable;
 
 use super::CliExit;
 use super::ask::{AskError, send_order};
@@ -16,7 +17,6 @@ use super::output::{
 use super::shell_word::shell_word;
 use super::status::project;
 use crate::args::Args;
-use switchboard_wire::visible::Printable;
 
 const TOKEN: &str = "call";
 

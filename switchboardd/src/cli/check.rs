@@ -4,14 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
-
-use super::CliExit;
-use super::local_config::LocalConfig;
-use super::output::{indented, is_terminal, print, print_json, say};
-use super::unused_settings::unused_settings;
-use crate::args::Args;
-use crate::child::remote::address;
-use crate::daemon;
 use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME};
 use switchboard_definitions::definition::{Definition, Launch, Remote, Transport};
 use switchboard_definitions::discover::entry::EntryLocation;
@@ -21,6 +13,14 @@ use switchboard_definitions::expand::PlaceholderValues;
 use switchboard_definitions::trust::secrets_in_arguments;
 use switchboard_definitions::trust::view::{mentioned, shown_url};
 use switchboard_wire::visible::{Printable, visible};
+
+use super::CliExit;
+use super::local_config::LocalConfig;
+use super::output::{indented, is_terminal, print, print_json, say};
+use super::unused_settings::unused_settings;
+use crate::args::Args;
+use crate::child::remote::address;
+use crate::daemon;
 
 /// The result of checking one file.
 #[derive(Default)]

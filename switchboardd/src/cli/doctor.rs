@@ -10,6 +10,7 @@ mod running;
 pub(super) use running::is_locked;
 
 use serde_json::{Value, json};
+use switchboard_wire::visible::{Printable, visible};
 
 use super::CliExit;
 use super::local_config::LocalConfig;
@@ -17,7 +18,6 @@ use super::output::{Paint, Tone, count, print, print_json, say, width, wrap};
 use super::status;
 use crate::args::Args;
 use crate::daemon;
-use switchboard_wire::visible::{Printable, visible};
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
 use switchboard_wire::printable;
 
 use super::CliExit;
@@ -17,7 +18,6 @@ use crate::state::Daemon;
 use crate::suite::failure::Failure;
 use crate::suite::summary::summary;
 use crate::suite::{CallContext, Suite};
-use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
 
 /// How long a server may take to list its prompts and resources, once its tools are known.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);

@@ -5,6 +5,13 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::document::nearest;
+use switchboard_definitions::expand::Template;
+use switchboard_definitions::suite_name;
+use switchboard_definitions::trust::view::{ShownValues, View};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_wire::visible::visible;
 
 use super::CliExit;
 use super::ask::{AskError, send_order};
@@ -16,13 +23,6 @@ use crate::catalog::layer::Layer;
 use crate::child::Runners;
 use crate::child::value_resolver::Origin;
 use crate::pool::RootsOf;
-use switchboard_definitions::definition::{Definition, Launch};
-use switchboard_definitions::document::nearest;
-use switchboard_definitions::expand::Template;
-use switchboard_definitions::suite_name;
-use switchboard_definitions::trust::view::{ShownValues, View};
-use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
-use switchboard_wire::visible::visible;
 
 /// A definition and the layer it was found in.
 struct FoundDefinition<'a> {

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use switchboard_wire::printable;
+use switchboard_wire::visible::Printable;
 
 use super::output::{print_remark, remark};
 use super::prompt;
-use switchboard_wire::visible::Printable;
 
 /// Asks, and returns the result of an `elicitation/create`. An empty answer to a required field declines.
 pub(super) async fn ask(server: &str, params: &Value) -> Value {

@@ -4,17 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-
-use super::CliExit;
-use super::add::PersonalConfig;
-use super::ask::tell_daemon;
-use super::check::reachable;
-use super::output::{Paint, Tone, indented, print_json, remark, say};
-use super::secret::own_variables;
-use super::setup::{SetupRun, named, refuse_unasked};
-use crate::args::{Args, Import};
-use crate::daemon;
-use crate::system::secrets::{Secrets, SecretsError, check_name};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::discover::entry::EntryLocation;
 use switchboard_definitions::discover::{SearchScope, expansion_context, read_variables, shapes};
@@ -29,6 +18,17 @@ use switchboard_hosts::setup::{ServerKey, plan_removal, take_out};
 use switchboard_hosts::table::HOSTS;
 use switchboard_hosts::{Host, ServerEntry, survey, words};
 use switchboard_wire::visible::visible;
+
+use super::CliExit;
+use super::add::PersonalConfig;
+use super::ask::tell_daemon;
+use super::check::reachable;
+use super::output::{Paint, Tone, indented, print_json, remark, say};
+use super::secret::own_variables;
+use super::setup::{SetupRun, named, refuse_unasked};
+use crate::args::{Args, Import};
+use crate::daemon;
+use crate::system::secrets::{Secrets, SecretsError, check_name};
 
 /// One server in a host's file.
 struct HostEntry {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
+use switchboard_wire::visible::{Printable, visible_json};
 
 use super::CliExit;
 use super::ask::{AskError, about, ask, send_order};
@@ -15,7 +16,6 @@ use super::output::{
 use super::shell_word::shell_word;
 use super::status::project;
 use crate::args::Args;
-use switchboard_wire::visible::{Printable, visible_json};
 
 /// A running server answers within this time; after it, the user is told that the server is starting.
 const RUNNING_ANSWER_TIME: Duration = Duration::from_secs(1);

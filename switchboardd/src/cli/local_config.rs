@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use switchboard_definitions::config::{Config, ConfigOwner, LastGood};
+use switchboard_definitions::discover::LastGoodDefinitions;
+
 use super::CliExit;
 use super::output::{complain, failed};
 use crate::args::Args;
 use crate::catalog::layer::{Layer, Locations};
 use crate::child::value_resolver::ValueResolver;
 use crate::daemon;
-use switchboard_definitions::config::{Config, ConfigOwner, LastGood};
-use switchboard_definitions::discover::LastGoodDefinitions;
 
 pub(super) struct LocalConfig {
     pub(super) locations: Locations,

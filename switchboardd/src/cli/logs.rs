@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::{Value, json};
 use switchboard_wire::printable;
+use switchboard_wire::visible::Printable;
 
 use super::CliExit;
 use super::ask::{AskError, ask};
@@ -16,7 +17,6 @@ use super::output::{failed, print, print_json, print_json_line, remark, try_prin
 use crate::args::Args;
 use crate::daemon;
 use crate::system::logging;
-use switchboard_wire::visible::Printable;
 
 /// How long one request for more lines stays open.
 const WAIT_MS: u64 = 25_000;

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use switchboard_wire::printable;
+use switchboard_wire::visible::{Colour, Printable, visible_json};
 
 use super::CliExit;
-use switchboard_wire::visible::{Colour, Printable, visible_json};
 
 /// Narrower terminals are treated as this wide.
 const MIN_WIDTH: usize = 40;

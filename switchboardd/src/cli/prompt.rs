@@ -3,10 +3,10 @@
 use std::io::{self, BufRead};
 
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
+use switchboard_wire::visible::Printable;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output::{question, remark};
-use switchboard_wire::visible::Printable;
 
 /// A terminal silently truncates longer lines.
 const LONGEST_LINE: usize = if cfg!(target_os = "macos") { 1022 } else { 4094 };

@@ -3,12 +3,12 @@
 use hyper::Method;
 use serde_json::Value;
 use switchboard_wire::printable;
+use switchboard_wire::visible::Printable;
 
 use super::CliExit;
 use super::ask::ask;
 use super::output::{Paint, Tone, indented, print, print_json};
 use crate::args::Args;
-use switchboard_wire::visible::Printable;
 
 pub(super) async fn run(args: &Args) -> CliExit {
     let workspace = super::workspace(args).map(|folder| folder.to_string_lossy().into_owned());

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use switchboard_wire::runtime_paths::RuntimePaths;
+use switchboard_wire::visible::Printable;
 
 use super::CliExit;
 use super::output::{complain, print, print_json};
 use crate::args::{Args, Service};
 use crate::daemon;
-use switchboard_wire::visible::Printable;
 
 pub(super) use manager::ServiceManager;
 

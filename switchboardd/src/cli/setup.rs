@@ -5,13 +5,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
-use switchboard_wire::printable;
-
-use super::CliExit;
-use super::output::{Paint, Tone, indented, print, print_json, remark, say};
-use super::prompt;
-use crate::args::{Args, HostSelection, Setup, Undo};
-use crate::daemon;
 use switchboard_definitions::document::{Problem, nearest};
 use switchboard_hosts::machine::{Evidence, Machine};
 use switchboard_hosts::mask::masked;
@@ -19,7 +12,14 @@ use switchboard_hosts::record::{HostFileRecord, HostFileRecords};
 use switchboard_hosts::setup::{Plan, SetupKind, exposure, plan, plan_undo, set_up, undo as take_back};
 use switchboard_hosts::table::{HOSTS, by_id};
 use switchboard_hosts::{Host, shim};
+use switchboard_wire::printable;
 use switchboard_wire::visible::{Printable, visible};
+
+use super::CliExit;
+use super::output::{Paint, Tone, indented, print, print_json, remark, say};
+use super::prompt;
+use crate::args::{Args, HostSelection, Setup, Undo};
+use crate::daemon;
 
 /// Longer lines of a diff are clipped.
 const MAX_LINE: usize = 160;

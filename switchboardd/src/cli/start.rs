@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
+use switchboard_definitions::config::{ConfigOwner, LastGood};
+use switchboard_definitions::document::Problem;
+use switchboard_wire::runtime_paths::RuntimePaths;
 use tokio::time::Instant;
 
 use super::CliExit;
@@ -15,9 +18,6 @@ use super::output::{count, failed, indented, print_json, remark, say};
 use super::service::ServiceManager;
 use crate::args::Args;
 use crate::daemon;
-use switchboard_definitions::config::{ConfigOwner, LastGood};
-use switchboard_definitions::document::Problem;
-use switchboard_wire::runtime_paths::RuntimePaths;
 
 /// A stopping daemon gives calls in flight 10 s, then stops its children. No answer takes longer.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::{Value, json};
 use switchboard_wire::printable;
+use switchboard_wire::visible::Printable;
 
 use super::CliExit;
 use super::ask::{about, ask_within};
@@ -16,7 +17,6 @@ use super::output::{
 };
 use super::shell_word::shell_word;
 use crate::args::Args;
-use switchboard_wire::visible::Printable;
 
 /// Stands for subtools that no server has: callers choose such names freely.
 const UNKNOWN_SUBTOOL: &str = "_other";

@@ -1,9 +1,10 @@
 //! Finds settings for servers that do not exist; often a suite's name was written instead of its server's.
 
-use crate::catalog::layer::Layer;
 use switchboard_definitions::config::ConfigSource;
 use switchboard_definitions::document::{Document, Problem, nearest};
 use switchboard_definitions::suite_name;
+
+use crate::catalog::layer::Layer;
 
 /// One problem per key of `suites` that names no server of this layer or of `other`.
 pub(super) fn unused_settings(layer: &Layer, other: Option<&Layer>) -> Vec<Problem> {

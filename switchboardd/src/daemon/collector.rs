@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode};
+use switchboard_wire::backoff::Backoff;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -18,7 +19,6 @@ use crate::observe::telemetry::spans::{self, Spans};
 use crate::state::Daemon;
 use crate::system::environment::ChildEnvironment;
 use otlp_metrics::OtlpMetrics;
-use switchboard_wire::backoff::Backoff;
 
 /// How often a batch is tried; the pause in between doubles.
 const MAX_ATTEMPTS: u32 = 4;
@@ -57,7 +57,7 @@ impl Telemetry {
         Self { tasks, closing }
     }
 
-    /// Sends what is left, for `GOODBYE` at most.
+    /// Sends what is left, for `LAST_EXPORT_TIMEOUT` at most.
     pub(super) async fn close(mut self) {
         self.closing.send_replace(true);
         let _ = tokio::time::timeout(LAST_EXPORT_TIMEOUT, async {

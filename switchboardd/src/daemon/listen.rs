@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
+use switchboard_definitions::event_loop::may_block;
 use switchboard_wire::peer;
 use switchboard_wire::runtime_paths::RuntimePaths;
 use tokio::net::{TcpListener, UnixListener};
 
 use super::fatal::Fatal;
 use super::lock_file;
-use switchboard_definitions::event_loop::may_block;
 
 /// The first descriptor of the `LISTEN_FDS` protocol.
 const FIRST_PASSED_FD: usize = 3;

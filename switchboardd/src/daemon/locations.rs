@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use switchboard_definitions::config::personal_file;
 use switchboard_wire::runtime_paths::RuntimePaths;
 
 use super::fatal::Fatal;
 use crate::args::Args;
-use switchboard_definitions::config::personal_file;
 
 pub fn home() -> Result<PathBuf, Fatal> {
     std::env::home_dir().filter(|home| home.is_absolute()).ok_or(Fatal::NoHome)

@@ -21,11 +21,12 @@ pub use crate::child::{
 pub use crate::http::{Listener, MemoryConnector, MemoryListener, Peer, PeerAddress};
 pub use switchboard_definitions::event_loop::Simulation;
 
+use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
+
 use crate::catalog::layer::Locations;
 use crate::child::{Launcher, RunLog};
 use crate::reload::Reloader;
 use crate::state::Daemon;
-use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
 
 /// What a simulated daemon finds where a real one looks at the machine.
 #[derive(Debug)]

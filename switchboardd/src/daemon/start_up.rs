@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_definitions::config::{Config, ConfigOwner, LastGood, UsableConfig};
+use switchboard_definitions::document::Problem;
+use switchboard_definitions::event_loop::{run_blocking, try_run_blocking};
 use switchboard_wire::hop::Draining;
 use switchboard_wire::runtime_paths::RuntimePaths;
 use tokio::sync::oneshot;
@@ -24,9 +27,6 @@ use crate::observe::telemetry;
 use crate::reload::Reloader;
 use crate::state::daemon_info::DaemonInfo;
 use crate::state::{Daemon, Phase};
-use switchboard_definitions::config::{Config, ConfigOwner, LastGood, UsableConfig};
-use switchboard_definitions::document::Problem;
-use switchboard_definitions::event_loop::{run_blocking, try_run_blocking};
 
 /// How long clearing up waits, so that the first answers go out before it.
 const SWEEP_DELAY: Duration = Duration::from_millis(100);

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use switchboard_definitions::event_loop::{may_block, run_blocking};
 
 use super::listen::HandoverSocket;
 use crate::state::{Daemon, Successor};
-use switchboard_definitions::event_loop::{may_block, run_blocking};
 
 /// How often the binary is checked. If two checks agree, it is no longer being written.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);

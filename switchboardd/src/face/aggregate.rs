@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use switchboard_mcp::era;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::string;
 use switchboard_wire::raw::Raw;
 
@@ -15,9 +18,6 @@ use crate::state::Daemon;
 use crate::suite::failure::Failure;
 use crate::suite::summary::summary;
 use crate::suite::{SuiteReply, SuspendableCall};
-use switchboard_mcp::era;
-use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_mcp::methods;
 
 /// Hosts truncate longer instructions.
 const INSTRUCTIONS: usize = 1800;

@@ -5,6 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
+use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
+use switchboard_definitions::event_loop::run_blocking;
+use switchboard_definitions::trust::view::{ShownValues, View};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -14,11 +19,6 @@ use crate::caller::Caller;
 use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::Suite;
-use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
-use switchboard_definitions::event_loop::run_blocking;
-use switchboard_definitions::trust::view::{ShownValues, View};
-use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
-use switchboard_mcp::methods;
 
 /// Hosts time out a call after a minute. The question stays open, and a later answer still counts.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::era::{InvalidRequest, ProtocolEra, request_meta};
 use switchboard_wire::raw::Raw;
 
 use super::Face;
@@ -13,9 +16,6 @@ use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
 use crate::suite::{Suite, SuiteReply};
-use switchboard_mcp::era::request_meta::RequestMeta;
-use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_mcp::era::{InvalidRequest, ProtocolEra, request_meta};
 
 /// Who makes a request, what they are shown, and how the request came in.
 #[derive(Debug, Clone, Copy)]

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, Outcome};
 
 use super::HostRequest;
@@ -12,8 +14,6 @@ use crate::caller::Caller;
 use crate::caller::subscriptions::Subscriber;
 use crate::suite::failure::Failure;
 use crate::suite::{CallContext, Suite, SuiteReply};
-use switchboard_mcp::era::ProtocolEra;
-use switchboard_mcp::methods;
 
 /// `own`: the resource's URI as its child knows it.
 pub(super) async fn answer(

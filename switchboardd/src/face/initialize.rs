@@ -1,11 +1,11 @@
 //! `initialize`, the first request of a legacy host.
 
+use switchboard_mcp::client_capabilities::ClientCapabilities;
+use switchboard_mcp::methods::{LATEST_LEGACY, LEGACY_REVISIONS};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use crate::caller::Caller;
-use switchboard_mcp::client_capabilities::ClientCapabilities;
-use switchboard_mcp::methods::{LATEST_LEGACY, LEGACY_REVISIONS};
 
 /// Records the host's profile and returns the revision to speak: the requested one if we know it, else our
 /// newest legacy one. Members that the host leaves out get the most restrictive default.

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use switchboard_mcp::era::subscription::notification;
+use switchboard_mcp::methods;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
@@ -17,8 +19,6 @@ use crate::child::ServerInfo;
 use crate::pool::Pool;
 use crate::suite::failure::Failure;
 use crate::suite::{CallContext, Suite, SuiteReply};
-use switchboard_mcp::era::subscription::notification;
-use switchboard_mcp::methods;
 
 /// For each kind: the member of the filter, the notification, and the capability that the child must have.
 const KINDS: [(&str, &str, &str); 3] = [

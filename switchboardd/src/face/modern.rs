@@ -2,6 +2,14 @@
 
 use std::sync::OnceLock;
 
+use switchboard_mcp::client_capabilities::ClientCapabilities;
+use switchboard_mcp::era::errors::{self, MappedError};
+use switchboard_mcp::era::request_meta::RequestMeta;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::era::request_state::{BadState, StateBinding, StateTarget};
+use switchboard_mcp::era::retry::{self, Retry};
+use switchboard_mcp::era::{self, ProtocolEra, envelope, results};
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, Outcome, quoted, splice, string};
 use switchboard_wire::members::{Members, insert_members};
 use switchboard_wire::raw::Raw;
@@ -14,14 +22,6 @@ use crate::child::ChildResponse;
 use crate::session::Session;
 use crate::suite::failure::Failure;
 use crate::suite::{InputNeeded, SuiteReply};
-use switchboard_mcp::client_capabilities::ClientCapabilities;
-use switchboard_mcp::era::errors::{self, MappedError};
-use switchboard_mcp::era::request_meta::RequestMeta;
-use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_mcp::era::request_state::{BadState, StateBinding, StateTarget};
-use switchboard_mcp::era::retry::{self, Retry};
-use switchboard_mcp::era::{self, ProtocolEra, envelope, results};
-use switchboard_mcp::methods;
 
 struct ModernRequest<'a> {
     context: RequestContext<'a>,

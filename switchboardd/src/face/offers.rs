@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use switchboard_mcp::log_level::LogLevel;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -21,8 +23,6 @@ use crate::session::Session;
 use crate::suite::failure::Failure;
 use crate::suite::outgoing::Swap;
 use crate::suite::{Suite, SuiteReply};
-use switchboard_mcp::log_level::LogLevel;
-use switchboard_mcp::methods;
 
 /// `_meta` key of an incomplete list.
 const INCOMPLETE_KEY: &str = "switchboard/incomplete";

@@ -1,6 +1,9 @@
 //! The running of one request of a host, whichever way it came in: counted, registered and timed, answered, and ended
 //! early when its host or the daemon's end calls it off.
 
+use switchboard_mcp::era::request_meta;
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::methods;
 use switchboard_wire::members::Members;
 use tokio::sync::oneshot;
 
@@ -10,9 +13,6 @@ use super::{HostRequest, IncomingRequest, RequestContext, answer};
 use crate::observe::metrics::{HostOperation, Operation};
 use crate::session::{AbortReason, RequestGuard, SequenceTicket};
 use crate::suite::failure::Failure;
-use switchboard_mcp::era::request_meta;
-use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_mcp::methods;
 
 /// Has the face answer while the caller, or the daemon's end, may still call it off. The next message
 /// of the session may go once this one has taken its place at its child. `None` if its host cancelled it.

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::era::{ProtocolEra, schema};
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::string;
 use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
@@ -18,9 +21,6 @@ use crate::suite::failure::Failure;
 use crate::suite::login::{self, LoginOutcome};
 use crate::suite::outgoing::{OutgoingParams, Swap};
 use crate::suite::{CallContext, Suite, SuiteReply};
-use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_mcp::era::{ProtocolEra, schema};
-use switchboard_mcp::methods;
 
 pub(super) async fn answer(
     catalog: &Catalog,

@@ -35,7 +35,7 @@ pub(super) fn wants_only_events(headers: &HeaderMap) -> bool {
     welcome.peek().is_some() && welcome.all(|range| range.name == "text/event-stream")
 }
 
-/// A media range in lower case; `welcome` unless it has `q=0`.
+/// A media range in lower case; `accepted` unless it has `q=0`.
 struct MediaRange {
     name: String,
     accepted: bool,

@@ -11,6 +11,7 @@ use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use switchboard_mcp::header_names;
 use switchboard_wire::secret;
 
 use super::errors::HttpError;
@@ -18,7 +19,6 @@ use super::listener::PeerAddress;
 use super::server::AcceptedConnection;
 use super::{page, streamable};
 use crate::state::Daemon;
-use switchboard_mcp::header_names;
 
 /// Headers in which browsers say which site sent a request, and for what.
 const SITE: &str = "sec-fetch-site";

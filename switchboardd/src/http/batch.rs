@@ -7,6 +7,9 @@ use std::task::{Context, Poll};
 
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::header_names;
+use switchboard_mcp::methods;
 use switchboard_wire::batch;
 use switchboard_wire::envelope::{Malformed, Message, string};
 
@@ -15,9 +18,6 @@ use super::proxy::context;
 use crate::face::{self, Face, IncomingRequest, run_request};
 use crate::session::Session;
 use crate::state::Daemon;
-use switchboard_mcp::era::ProtocolEra;
-use switchboard_mcp::header_names;
-use switchboard_mcp::methods;
 
 /// The messages of `body`, if it is an array and this caller may send batches.
 pub(super) fn parse<'a>(

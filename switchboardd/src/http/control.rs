@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
+use switchboard_definitions::event_loop::run_blocking;
 use switchboard_wire::hop::Draining;
 
 use super::discovery::no_such;
@@ -22,7 +23,6 @@ use crate::catalog::Catalog;
 use crate::reload::{ReloadCause, ReloadResult, Reloader};
 use crate::state::Daemon;
 use crate::state::page_access::{self, CODE_LIFE};
-use switchboard_definitions::event_loop::run_blocking;
 
 /// How long the command may take to write the link file after it received the code.
 const WRITE_GRACE: Duration = Duration::from_secs(5);

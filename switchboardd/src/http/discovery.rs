@@ -10,6 +10,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use serde_json::{Value, json};
+use switchboard_definitions::document::nearest;
 use switchboard_wire::hop::HOP;
 
 use super::auth::Access;
@@ -22,7 +23,6 @@ use crate::pool::budget::MemoryUsage;
 use crate::reload::Reloader;
 use crate::state::{Daemon, Phase};
 use crate::suite::Suite;
-use switchboard_definitions::document::nearest;
 
 pub(super) use state::suite_json;
 use state::{denied, millis, session_state, workspace_state};

@@ -6,13 +6,13 @@ use axum::extract::{Extension, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
+use switchboard_definitions::event_loop::try_run_blocking;
 
 use super::auth::Access;
 use super::errors::HttpError;
 use crate::observe::metrics::text::{MetricsFormat, MetricsText};
 use crate::observe::metrics_export::export;
 use crate::state::{Daemon, collect_gauges};
-use switchboard_definitions::event_loop::try_run_blocking;
 
 pub(super) async fn metrics(
     State(daemon): State<Arc<Daemon>>,

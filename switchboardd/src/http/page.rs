@@ -14,13 +14,13 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use serde_json::json;
+use switchboard_definitions::digest;
 
 use super::auth::{Access, is_same_origin};
 use super::errors::{HttpError, json_response};
 use crate::reload::Reloader;
 use crate::state::Daemon;
 use crate::state::page_access::{BEARER_LIFE, FEEDS};
-use switchboard_definitions::digest;
 
 /// Where the page exchanges its code for a bearer.
 pub(super) const SESSION: &str = "/page/session";

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use http_body_util::{BodyExt, Full};
 use serde::Deserialize;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, string};
 use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
@@ -31,7 +32,6 @@ use crate::observe::telemetry::trace::SpanContext;
 use crate::session::{Admission, SequenceTicket, Session};
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
-use switchboard_mcp::methods;
 
 const ALLOW: &str = "POST, GET, OPTIONS";
 

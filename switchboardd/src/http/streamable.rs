@@ -17,6 +17,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use switchboard_mcp::era::ProtocolEra;
 use switchboard_wire::batch;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message};
 
@@ -27,7 +28,6 @@ use super::proxy::{log, read_body, workspace_of};
 use crate::face::Face;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
-use switchboard_mcp::era::ProtocolEra;
 
 pub(super) const ALLOW: &str = "POST, GET, DELETE, OPTIONS";
 

@@ -12,6 +12,7 @@ use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use switchboard_mcp::methods;
 use switchboard_wire::rpc;
 use url::Url;
 
@@ -19,7 +20,6 @@ use super::address_scope::AddressScope;
 use super::metadata::{self, InvalidMetadata};
 use crate::child::remote::http_clients::external_client;
 use crate::system::environment::ChildEnvironment;
-use switchboard_mcp::methods;
 
 /// For one request, including its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -11,6 +11,8 @@ use oauth2::{
     TokenUrl,
 };
 use serde::Deserialize;
+use switchboard_definitions::time::unix_seconds;
+use switchboard_wire::visible::clipped;
 use url::Url;
 
 use super::client::{ClientAuthMethod, OauthClient};
@@ -18,8 +20,6 @@ use super::fetch::{FetchError, OauthHttp};
 use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
 use super::stored_login::{Grant, Tokens};
-use switchboard_definitions::time::unix_seconds;
-use switchboard_wire::visible::clipped;
 
 /// Foreign error messages are clipped to this many characters.
 const MAX_ERROR_CHARS: usize = 200;

@@ -18,6 +18,10 @@ use url::Url;
 
 pub use attempt::Attempt;
 
+use switchboard_definitions::config::OauthConfig;
+use switchboard_definitions::definition::DisplayUrl;
+use switchboard_wire::visible::visible;
+
 use super::address_scope::AddressScope;
 use super::bearer_challenge::BearerChallenge;
 use super::client::PresetClient;
@@ -28,9 +32,6 @@ use super::store::{self, LoginStore, LoginStoreError};
 use super::stored_login::{StoredLogin, Tokens};
 use crate::child::remote::auth::{AuthDecision, AuthError, Authorizer, BoxFuture, Challenge};
 use crate::system::secrets::{SecretLocation, SecretString};
-use switchboard_definitions::config::OauthConfig;
-use switchboard_definitions::definition::DisplayUrl;
-use switchboard_wire::visible::visible;
 
 /// A server that asks for more scopes more often than this is refused.
 const MAX_STEPS: usize = 3;

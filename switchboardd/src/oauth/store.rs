@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use switchboard_definitions::event_loop::{may_block, run_blocking};
+use switchboard_definitions::expand::Template;
+use switchboard_definitions::files::open_own;
 use switchboard_wire::runtime_paths::private_folder;
 use tokio::time::Instant;
 
@@ -16,9 +19,6 @@ use super::stored_login::StoredLogin;
 use crate::child::value_resolver::ValueResolver;
 use crate::system::environment::ShellEnvironment;
 use crate::system::secrets::{SecretLocation, Secrets, SecretsError, StoreOutcome};
-use switchboard_definitions::event_loop::{may_block, run_blocking};
-use switchboard_definitions::expand::Template;
-use switchboard_definitions::files::open_own;
 
 /// Longer than another process holds the lock for all its requests.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(45);

@@ -19,9 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::visible::clipped_lines;
 use tokio::time::Instant;
 
 use crate::observe::telemetry::spans::{Span, SpanSide, Spans};
@@ -30,8 +32,6 @@ use child_metrics::{ChildCounts, ChildMetrics};
 use names::{LabelName, LabelNames};
 use series::{AllSeries, EntryPoint, Histogram, OperationKind, SeriesKey};
 use suite_metrics::{MetricFigures, STEP, SuiteMetrics};
-use switchboard_mcp::methods;
-use switchboard_wire::visible::clipped_lines;
 
 /// How many recent failures are kept to show to users.
 const MAX_RECENT_ERRORS: usize = 50;

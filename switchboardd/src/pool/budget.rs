@@ -8,13 +8,13 @@ mod memory_probe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use switchboard_definitions::config::BudgetConfig;
 use tokio::time::Instant;
 
 use crate::child::{BudgetSlot, Child, ChildRegistry};
 use crate::pool::{Member, MemberRegistry};
 use memory_probe::MemoryProbe;
 pub use memory_probe::MemoryUsage;
-use switchboard_definitions::config::BudgetConfig;
 
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often memory is checked while it is limited.

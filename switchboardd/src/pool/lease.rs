@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_definitions::config::Scope;
 use tokio::time::{Instant, timeout_at};
 
 use super::member::{Member, UnansweredCalls};
@@ -11,7 +12,6 @@ use super::{Pool, PoolError, SLOT_WAIT};
 use crate::caller::Caller;
 use crate::child::{Child, Limits};
 use crate::observe::metrics::child_metrics::StartReason;
-use switchboard_definitions::config::Scope;
 
 /// The right to use a child. Dropping it gives the child back.
 #[derive(Debug)]

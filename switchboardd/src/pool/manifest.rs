@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, Weak};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use switchboard_wire::runtime_paths::private_folder;
-
-use crate::child::{ChildItems, ListKind, Protocol, ServerInfo, ToolList, offers};
 use switchboard_definitions::definition::Launch;
 use switchboard_definitions::event_loop::may_block;
 use switchboard_definitions::files::replace;
+use switchboard_wire::runtime_paths::private_folder;
+
+use crate::child::{ChildItems, ListKind, Protocol, ServerInfo, ToolList, offers};
 
 /// A larger file is not one of ours.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::{ChildServices, Pool, PoolSettings};
 use switchboard_definitions::config::Scope;
 use switchboard_definitions::definition::Launch;
+
+use super::{ChildServices, Pool, PoolSettings};
 
 #[derive(Debug, Default)]
 pub struct Pools {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::stateful::{follows_roots, is_stateful, names_folders};
 use switchboard_definitions::config::{PoolConfig, Scope};
 use switchboard_definitions::definition::Launch;
+
+use super::stateful::{follows_roots, is_stateful, names_folders};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSettings {

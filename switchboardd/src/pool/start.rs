@@ -7,6 +7,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_definitions::config::Scope;
+use switchboard_definitions::definition::{Launch, ResolvedLaunch};
 use tokio::time::Instant;
 
 use super::member::Member;
@@ -19,8 +21,6 @@ use crate::child::{
 };
 use crate::oauth::login::TokenChanges;
 use crate::observe::metrics::child_metrics::StartReason;
-use switchboard_definitions::config::Scope;
-use switchboard_definitions::definition::{Launch, ResolvedLaunch};
 
 /// The first start through one of these may download the server.
 const PACKAGE_RUNNERS: [&str; 9] =

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_definitions::config::Scope;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -23,7 +24,6 @@ use super::{PoolError, PoolSettings};
 use crate::caller::Caller;
 use crate::child::{ChildError, Limits, Protocol, StderrRing};
 use crate::pool::manifest::Manifest;
-use switchboard_definitions::config::Scope;
 
 pub(super) use starts::Start;
 pub(super) use steps::{LeaseStep, Waiter};

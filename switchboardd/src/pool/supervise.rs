@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_definitions::config::Scope;
+use switchboard_definitions::event_loop::try_run_blocking;
 use tokio::time::Instant;
 
 use super::member::Member;
@@ -10,8 +12,6 @@ use super::spares::RetryCondition;
 use super::{Pool, PoolError};
 use crate::child::{Child, ChildError, Limits, Ownership};
 use crate::pool::manifest::Manifest;
-use switchboard_definitions::config::Scope;
-use switchboard_definitions::event_loop::try_run_blocking;
 
 /// A child may report several list changes in a row; one fetch is enough.
 const LIST_CHANGE_DEBOUNCE: Duration = Duration::from_millis(200);

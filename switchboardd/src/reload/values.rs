@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use switchboard_definitions::event_loop::may_block;
 use tokio::sync::oneshot;
 
 use super::{ReloadCause, run_blocking_with_timeout};
 use crate::pool::Pool;
 use crate::state::Daemon;
-use switchboard_definitions::event_loop::may_block;
 
 /// The state of the background checks.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use switchboard_definitions::time::utc;
 
 use super::advice::{TokenBalance, signed};
 use super::snapshot::{
@@ -11,7 +12,6 @@ use super::snapshot::{
 };
 use crate::savings::recorder::{Fingerprint, SavingsFile, SuiteTotals};
 use crate::savings::tokens::TOKENIZER;
-use switchboard_definitions::time::utc;
 
 /// A caveat for readers of the report.
 const NOTE: &str = "counted with OpenAI's o200k_base; Claude's tokenizer is not public, and its counts differ by some percent";

@@ -16,7 +16,7 @@ pub struct Sessions {
     /// One per workspace that is used without a session.
     // A leaf lock: held for an insert, a lookup or a removal.
     anonymous: Mutex<Vec<Arc<Session>>>,
-    /// Fires when a session was added or removed, or when `stir` is called.
+    /// Fires when a session was added or removed, or when `notify_changed` is called.
     changed_notify: Notify,
 }
 

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use switchboard_mcp::era::request_state::{BadState, StateBinding, StateSigner, StateTarget};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::suite::SuspendableCall;
-use switchboard_mcp::era::request_state::{BadState, StateBinding, StateSigner, StateTarget};
 
 /// Time limit for a user to answer a form.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -25,7 +25,7 @@ pub struct SuspendedCalls {
     signer: StateSigner,
     /// States expire relative to this time, independent of the system clock.
     started_at: Instant,
-    /// Until when a host may retry at a modern child, in seconds since `begun`. Not reset by the retry.
+    /// Until when a host may retry at a modern child, in seconds since `started_at`. Not reset by the retry.
     retry_possible_until: AtomicU64,
     // A leaf lock: held for an insert or a removal. Removed calls are dropped after it is released.
     calls: Mutex<HashMap<String, SuspendedCall>>,

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_definitions::config::Config;
+use switchboard_definitions::discover::LastGoodDefinitions;
+use switchboard_definitions::event_loop::try_run_blocking;
 use tokio::task::JoinHandle;
 
 use super::reload_requests::ReloadRequests;
@@ -14,9 +17,6 @@ use crate::catalog::workspace::{Workspace, Workspaces};
 use crate::pool::manifest::Manifests;
 use crate::pool::{ChildServices, Pool, Pools};
 use crate::session::{Session, Sessions};
-use switchboard_definitions::config::Config;
-use switchboard_definitions::discover::LastGoodDefinitions;
-use switchboard_definitions::event_loop::try_run_blocking;
 
 /// An unused workspace is evicted after this time.
 const EVICT_AFTER: Duration = Duration::from_secs(5 * 60);

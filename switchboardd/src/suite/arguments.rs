@@ -1,11 +1,11 @@
 //! Checks a call's arguments without a schema engine: required names, and unknown names if the schema forbids
 //! them. Everything else is left to the child.
 
+use switchboard_definitions::document::nearest;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use crate::child::ArgumentNames;
-use switchboard_definitions::document::nearest;
 
 /// A sentence that tells the model how to fix the arguments; `None` if they are acceptable.
 pub(super) fn complaint(names: &ArgumentNames, args: Option<Raw<'_>>) -> Option<String> {

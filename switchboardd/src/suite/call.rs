@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use switchboard_definitions::config::{Mode, Scope};
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
@@ -13,8 +15,6 @@ use crate::caller::Caller;
 use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
 use crate::pool::{Lease, PoolError};
 use crate::suite::failure::Failure;
-use switchboard_definitions::config::{Mode, Scope};
-use switchboard_mcp::methods;
 
 /// A request that was sent to a child, with the lease on that child.
 pub struct SentCall {

@@ -4,6 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_mcp::era::question::{InputRequest, InputRequired, declined_result};
+use switchboard_mcp::era::results::{self, ResultKind};
+use switchboard_mcp::era::{retry, schema};
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -16,10 +20,6 @@ use crate::caller::Caller;
 use crate::child::ChildError;
 use crate::pool::Lease;
 use crate::suite::failure::Failure;
-use switchboard_mcp::era::question::{InputRequest, InputRequired, declined_result};
-use switchboard_mcp::era::results::{self, ResultKind};
-use switchboard_mcp::era::{retry, schema};
-use switchboard_mcp::methods;
 
 /// Limit of question rounds per call, in case a child never stops asking.
 const MAX_ROUNDS: usize = 8;

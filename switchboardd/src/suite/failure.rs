@@ -1,16 +1,16 @@
 //! Everything that can fail on the way of a call, and how it is reported to the host.
 
 use serde_json::json;
+use switchboard_mcp::era::request_state::BadState;
+use switchboard_mcp::era::{self, InvalidRequest, ProtocolEra, results};
+use switchboard_mcp::error_codes::{LACKS_CAPABILITY, UNSUPPORTED_VERSION};
+use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
 use crate::child::ChildError;
 use crate::child::value_resolver::NotLaunchable;
 use crate::pool::PoolError;
-use switchboard_mcp::era::request_state::BadState;
-use switchboard_mcp::era::{self, InvalidRequest, ProtocolEra, results};
-use switchboard_mcp::error_codes::{LACKS_CAPABILITY, UNSUPPORTED_VERSION};
-use switchboard_mcp::methods;
 
 /// Who caused a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

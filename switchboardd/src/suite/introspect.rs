@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use switchboard_definitions::config::{Expose, Mode};
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::rpc;
 
 use crate::child::{Tool, ToolList};
-use switchboard_definitions::config::{Expose, Mode};
 
 use super::summary::summary;
 

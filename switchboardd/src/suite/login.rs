@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
+use switchboard_mcp::era::ProtocolEra;
+use switchboard_mcp::methods;
 use switchboard_wire::members::Members;
 use switchboard_wire::rpc;
 
@@ -17,8 +19,6 @@ use crate::child::{ChildError, ChildResponse};
 use crate::oauth::Login;
 use crate::oauth::login::Attempt;
 use crate::suite::failure::Failure;
-use switchboard_mcp::era::ProtocolEra;
-use switchboard_mcp::methods;
 
 /// One login for access, and two for scopes that turn out to be missing.
 pub const MAX_LOGINS: usize = 3;

@@ -1,6 +1,7 @@
 //! The `params` of requests to children: as the host wrote them, but for ids, progress tokens, and names that
 //! children know otherwise.
 
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{quoted, range_of, splice_into};
 use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
@@ -8,7 +9,6 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
 use crate::child::ChildId;
-use switchboard_mcp::methods;
 
 /// Progress while a call waits for its child, under the host's token. The value is far below any that the
 /// child will send, because progress must not decrease.

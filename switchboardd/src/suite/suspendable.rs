@@ -12,6 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_mcp::era::results::ResultKind;
+use switchboard_mcp::era::{ProtocolEra, question};
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
 
@@ -22,8 +24,6 @@ use crate::caller::{Caller, InputEntry, StatelessRequest};
 use crate::child::{ChildError, ChildId, ChildResponse};
 use crate::pool::Member;
 use crate::suite::failure::Failure;
-use switchboard_mcp::era::results::ResultKind;
-use switchboard_mcp::era::{ProtocolEra, question};
 
 /// Questions that arrive within this time are put to the host together.
 const ROUND_WINDOW: Duration = Duration::from_millis(25);

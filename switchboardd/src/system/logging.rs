@@ -12,13 +12,13 @@ use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use switchboard_wire::visible::{is_hidden, visible, visible_json};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
 use filter::parse_filter;
-use switchboard_wire::visible::{is_hidden, visible, visible_json};
 
 /// Five files of ten mebibytes.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;

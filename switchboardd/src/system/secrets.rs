@@ -12,13 +12,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use switchboard_definitions::env_file::is_name;
+use switchboard_definitions::event_loop::run_blocking;
+use switchboard_definitions::files::private::UnsafeFile;
 
 use crate::system::environment::ChildEnvironment;
 use index::{SecretEntry, SecretsIndex};
 use keyring::{KeyringAnswer, KeyringError, KeyringRequest};
-use switchboard_definitions::env_file::is_name;
-use switchboard_definitions::event_loop::run_blocking;
-use switchboard_definitions::files::private::UnsafeFile;
 
 const MAX_NAME: usize = 128;
 /// Longer than any key or certificate chain, short enough for an environment variable.

@@ -5,10 +5,11 @@
 
 use std::borrow::Cow;
 
+use switchboard_wire::visible::visible;
+
 use super::{Redactor, Remote};
 use crate::expand::{PlaceholderValues, Template};
 use crate::mask::{MASK, masked_path, masked_query};
-use switchboard_wire::visible::visible;
 
 /// The URL of a remote server as written, and a redactor for the filled-in values.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]

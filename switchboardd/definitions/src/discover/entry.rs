@@ -1,5 +1,7 @@
 //! Turns one entry of a `.mcp.json`, in the spelling of any host, into a definition.
 
+mod own_program;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport};
 use crate::document::{Fields, Node};
 use crate::expand::{Dialect, ExpansionContext, Template};
+use own_program::would_start_switchboard;
 
 /// Keys of `command` in a file with one server.
 pub(super) const COMMAND: [&str; 6] = ["cmd", "args", "env", "envFile", "passEnv", "cwd"];
@@ -74,13 +77,6 @@ const OTHER_HOSTS_KEYS: [&str; 37] = [
     "$schema",
 ];
 const PLUGIN: [&str; 7] = ["type", "command", "args", "env", "cwd", "url", "headers"];
-
-/// Programs that run the command in their arguments.
-const WRAPPERS: [&str; 13] = [
-    "env", "sh", "bash", "zsh", "dash", "fish", "nohup", "setsid", "nice", "timeout", "exec", "sudo",
-    "stdbuf",
-];
-const OWN_PROGRAMS: [&str; 2] = ["switchboard", "switchboardd"];
 
 /// A `timeout` from here on is in milliseconds, a smaller one in seconds. Hosts do not agree on the unit.
 const MILLISECONDS_FROM: f64 = 1000.0;
@@ -430,18 +426,6 @@ fn timeout(fields: &Fields<'_>) -> Option<Duration> {
         amount * 1000.0
     };
     Duration::try_from_secs_f64((ms / 1000.0).min(24.0 * 3600.0)).ok()
-}
-
-/// Whether the command is Switchboard itself, or a wrapper that would run it.
-fn would_start_switchboard(argv: &[String]) -> bool {
-    let base = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
-    let is_ours = |word: &str| OWN_PROGRAMS.contains(&base(word).as_str());
-    let Some((command, args)) = argv.split_first() else { return false };
-    if is_ours(command) {
-        return true;
-    }
-    WRAPPERS.contains(&base(command).as_str())
-        && args.iter().any(|arg| arg.split([' ', ';', '&', '|', '(', ')', '"', '\'']).any(is_ours))
 }
 
 fn wrong(what: &str) -> String {

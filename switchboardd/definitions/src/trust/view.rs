@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use switchboard_wire::visible::{is_hidden, visible};
+
 use super::warnings::warnings;
 pub use crate::definition::shown_url;
 use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport, shown_whole_url};
 use crate::expand::Template;
 use crate::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, name_is_executable};
-use switchboard_wire::visible::{is_hidden, visible};
 
 /// What is known of a definition when the user is asked about it.
 #[derive(Debug, Clone, Copy)]

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
+use switchboard_wire::visible::is_hidden;
+
 use crate::definition::{Launch, LaunchCommand, Remote};
 use crate::expand::Template;
 use crate::inherited_variables::is_inherited;
-use switchboard_wire::visible::is_hidden;
 
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "csh", "busybox"];
 /// Their names may end in a version.

@@ -4,9 +4,9 @@ use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
+use switchboard_wire::visible::is_hidden;
 
 use crate::methods;
-use switchboard_wire::visible::is_hidden;
 
 /// More than a host could show to a user.
 const MAX_INPUTS: usize = 64;

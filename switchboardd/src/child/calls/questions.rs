@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use switchboard_mcp::methods;
 use tokio::time::Instant;
 
 use super::{Calls, ChildId, PendingCall};
 use crate::caller::Caller;
-use switchboard_mcp::methods;
 
 /// A question of the child that a host has not answered.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use switchboard_mcp::era::ProtocolEra;
 use switchboard_wire::envelope::splice;
 
 use crate::child::ChildError;
-use switchboard_mcp::era::ProtocolEra;
 
 /// A request id that the daemon issued to a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 use bytes::Bytes;
-
-use super::*;
 use switchboard_mcp::era::ProtocolEra;
 use switchboard_mcp::methods;
+
+use super::*;
 
 fn answer() -> CallOutcome {
     CallOutcome::Response(ChildResponse {

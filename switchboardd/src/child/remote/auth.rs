@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 use reqwest::Url;
+use switchboard_definitions::definition::DisplayUrl;
 
 use crate::caller::Caller;
-use switchboard_definitions::definition::DisplayUrl;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

@@ -12,7 +12,9 @@ use hyper::header::{
     HeaderMap, HeaderName, HeaderValue, LOCATION, TE, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
 };
 use reqwest::{Method, Response, StatusCode, Url};
+use switchboard_definitions::definition::{DisplayUrl, ResolvedRemote};
 use switchboard_wire::framing::MAX_MESSAGE;
+use switchboard_wire::visible::clipped;
 
 use super::RemoteError;
 use super::address::resolve_redirect;
@@ -20,8 +22,6 @@ use super::auth::{AuthDecision, Authorizer, Challenge};
 use super::http_clients::root_cause;
 use crate::caller::Caller;
 use crate::child::failure::clip;
-use switchboard_definitions::definition::{DisplayUrl, ResolvedRemote};
-use switchboard_wire::visible::clipped;
 
 /// Limit of redirects that one request follows.
 const MAX_HOPS: usize = 4;

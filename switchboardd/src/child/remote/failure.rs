@@ -1,7 +1,8 @@
 //! Errors between the daemon and a remote child.
 
-use super::auth::AuthError;
 use switchboard_definitions::definition::DisplayUrl;
+
+use super::auth::AuthError;
 
 /// Why a remote child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

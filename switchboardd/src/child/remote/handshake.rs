@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
+use switchboard_definitions::definition::Transport;
+use switchboard_mcp::era::envelope::{Envelope, with_envelope};
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -18,9 +21,6 @@ use crate::child::calls::ChildResponse;
 use crate::child::failure::clip;
 use crate::child::handshake::{NO_TIMEOUT, names_modern, params, read};
 use crate::child::{Child, ChildError, Limits, Ownership, Protocol, ServerInfo, millis};
-use switchboard_definitions::definition::Transport;
-use switchboard_mcp::era::envelope::{Envelope, with_envelope};
-use switchboard_mcp::methods;
 
 /// No timeouts here: the whole start is bounded by the caller.
 const LIMITS: Limits = Limits { spawn: NO_TIMEOUT, rpc: NO_TIMEOUT, max: NO_TIMEOUT };

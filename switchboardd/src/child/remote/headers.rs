@@ -1,16 +1,16 @@
 //! The headers of a message to a remote child, derived from the message. Pure.
 
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use switchboard_mcp::era::VERSION_KEY;
+use switchboard_mcp::era::headers::{encoded, header_params, header_value, name_member};
+use switchboard_mcp::header_names;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use super::RemoteState;
 use crate::child::{Protocol, ToolList};
-use switchboard_mcp::era::VERSION_KEY;
-use switchboard_mcp::era::headers::{encoded, header_params, header_value, name_member};
-use switchboard_mcp::header_names;
-use switchboard_mcp::methods;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static(header_names::SESSION_ID);
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static(header_names::LAST_EVENT_ID);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder, NoProxy, Proxy, Url};
+use switchboard_definitions::event_loop::{may_block, run_blocking};
 use tokio::sync::OnceCell;
 
 use super::RemoteError;
 use super::address::is_loopback;
 use crate::system::environment::ChildEnvironment;
-use switchboard_definitions::event_loop::{may_block, run_blocking};
 
 /// Timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

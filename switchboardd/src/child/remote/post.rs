@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::{Response, StatusCode};
+use switchboard_mcp::error_codes::HEADER_MISMATCH;
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -19,8 +21,6 @@ use super::inbound::{ResumePoint, StreamEnd, read_events};
 use super::{RemoteConnection, RemoteError, RemoteState, handshake, headers};
 use crate::child::calls::CallOutcome;
 use crate::child::{Child, ChildError, ChildId, Limits, Protocol, ToolList};
-use switchboard_mcp::error_codes::HEADER_MISMATCH;
-use switchboard_mcp::methods;
 
 /// Timeout of a message that nobody waits for.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);

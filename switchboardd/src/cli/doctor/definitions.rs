@@ -3,16 +3,17 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::expand::Template;
+use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments, unpinned};
+use switchboard_wire::visible::visible;
+
 use super::Finding;
 use crate::catalog::layer::Layer;
 use crate::cli::local_config::LocalConfig;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
 use crate::pool::RootsOf;
-use switchboard_definitions::definition::{Definition, Launch};
-use switchboard_definitions::expand::Template;
-use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments, unpinned};
-use switchboard_wire::visible::visible;
 
 /// Words in names of variables and headers that hold secrets.
 const SECRET_WORDS: [&str; 9] = [

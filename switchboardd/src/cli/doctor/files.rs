@@ -3,6 +3,10 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use switchboard_definitions::config::{ConfigOwner, LastGood};
+use switchboard_definitions::document::Problem;
+use switchboard_definitions::files::state::{CHILD_FOLDERS, FOLDERS};
+use switchboard_definitions::trust::TrustStore;
 use switchboard_wire::folder::{check_itself, is_ours_alone};
 use switchboard_wire::runtime_paths::RuntimePaths;
 
@@ -11,10 +15,6 @@ use crate::catalog::layer::Layer;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
 use crate::cli::unused_settings::unused_settings as settings_of;
-use switchboard_definitions::config::{ConfigOwner, LastGood};
-use switchboard_definitions::document::Problem;
-use switchboard_definitions::files::state::{CHILD_FOLDERS, FOLDERS};
-use switchboard_definitions::trust::TrustStore;
 
 /// Checks the socket's folder, the state folder and the secrets in it.
 pub(super) fn places(paths: &RuntimePaths, state: &Path) -> Vec<Finding> {

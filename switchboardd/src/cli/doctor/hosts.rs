@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use switchboard_hosts::machine::Machine;
+use switchboard_hosts::survey::{HostFileState, survey};
+
 use super::Finding;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
-use switchboard_hosts::machine::Machine;
-use switchboard_hosts::survey::{HostFileState, survey};
 
 pub(super) fn check(home: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();

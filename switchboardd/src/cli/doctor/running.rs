@@ -4,17 +4,17 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
+use switchboard_definitions::config::Config;
 use switchboard_wire::hop::{HOP, VersionRange};
 use switchboard_wire::process;
 use switchboard_wire::runtime_paths::RuntimePaths;
+use switchboard_wire::visible::visible;
 
 use super::Finding;
 use crate::child::StaleRuns;
 use crate::cli::ask::AskError;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
-use switchboard_definitions::config::Config;
-use switchboard_wire::visible::visible;
 
 /// Whether a daemon runs, by its socket, lock and file.
 pub(super) fn presence(paths: &RuntimePaths, status: &Result<Value, AskError>) -> Vec<Finding> {

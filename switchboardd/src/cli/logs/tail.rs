@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use switchboard_wire::visible::Printable;
 
 use crate::cli::output::{print_json_line, try_print};
 use crate::reload::watch::folder::Folder;
-use switchboard_wire::visible::Printable;
 
 /// How much of a file's end is read at most.
 const MAX_READ: u64 = 4 * 1024 * 1024;
@@ -41,7 +41,7 @@ fn earlier(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The lines in the last `BLOCK` bytes; leaves the file at its end.
+/// The lines in the last `MAX_READ` bytes; leaves the file at its end.
 fn ending(file: &mut File) -> io::Result<Vec<String>> {
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(MAX_READ)))?;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use switchboard_definitions::event_loop::run_blocking;
+
 use crate::observe::metrics::series::Histogram;
 use crate::observe::metrics::text::{Labels, MetricType};
 use crate::observe::metrics_export::{MetricSink, export};
 use crate::observe::telemetry::message::{Field, FieldValue, attribute, field, message};
 use crate::observe::telemetry::spans::{nanos, scope};
 use crate::state::{Daemon, collect_gauges};
-use switchboard_definitions::event_loop::run_blocking;
 
 /// All counts start with the daemon.
 const CUMULATIVE: u32 = 2;

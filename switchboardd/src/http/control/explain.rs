@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
+use switchboard_definitions::time::utc;
 
 use crate::catalog::Catalog;
 use crate::http::auth::Access;
 use crate::http::discovery::suite_json;
 use crate::http::errors::json_response;
-use switchboard_definitions::time::utc;
 
 /// Stderr lines shown: they fit on a screen with the rest.
 const LINES: usize = 20;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
+use switchboard_definitions::time::utc;
 use tokio::time::Instant;
 
 use crate::catalog::Catalog;
 use crate::child;
 use crate::http::errors::{HttpError, json_response};
 use crate::state::{Daemon, Phase};
-use switchboard_definitions::time::utc;
 
 /// Longest wait for a line; a caller that wants to wait longer asks again.
 const MAX_WAIT: Duration = Duration::from_secs(60);

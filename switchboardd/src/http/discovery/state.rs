@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use switchboard_definitions::definition::Launch;
+use switchboard_definitions::trust::view::{mentioned, shown_url};
 
 use crate::catalog::layer::Layer;
 use crate::catalog::workspace::Workspace;
@@ -13,8 +15,6 @@ use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
-use switchboard_definitions::definition::Launch;
-use switchboard_definitions::trust::view::{mentioned, shown_url};
 
 /// Maximum length of a pending definition's summary, in characters.
 const MAX_SHOWN_COMMAND: usize = 600;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use switchboard_definitions::definition::Launch;
 use switchboard_wire::envelope::string;
 
 use crate::catalog::Catalog;
@@ -15,7 +16,6 @@ use crate::savings::snapshot::{
 use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::Suite;
-use switchboard_definitions::definition::Launch;
 
 /// Where the row of a suite is, by the file and the name of its definition.
 type SuiteRowIndex = HashMap<(PathBuf, String), usize>;

@@ -3,17 +3,17 @@
 
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
-use switchboard_wire::envelope::{INVALID_PARAMS, Message};
-use switchboard_wire::members::Members;
-
-use super::headers;
-use crate::http::errors::RpcError;
 use switchboard_mcp::era::{
     CAPABILITIES_KEY as CAPABILITIES, ProtocolEra, VERSION_KEY as CLAIM, request_meta,
 };
 use switchboard_mcp::error_codes::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
 use switchboard_mcp::header_names;
 use switchboard_mcp::methods::{self, MODERN_REVISIONS};
+use switchboard_wire::envelope::{INVALID_PARAMS, Message};
+use switchboard_wire::members::Members;
+
+use super::headers;
+use crate::http::errors::RpcError;
 
 pub(super) const VERSION: HeaderName = HeaderName::from_static(header_names::PROTOCOL_VERSION);
 

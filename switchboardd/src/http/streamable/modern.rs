@@ -6,6 +6,9 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use switchboard_mcp::era::{ProtocolEra, subscription};
+use switchboard_mcp::error_codes::{HEADER_MISMATCH, LACKS_CAPABILITY};
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -20,9 +23,6 @@ use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::parent;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
-use switchboard_mcp::era::{ProtocolEra, subscription};
-use switchboard_mcp::error_codes::{HEADER_MISMATCH, LACKS_CAPABILITY};
-use switchboard_mcp::methods;
 
 /// Notifications are accepted and ignored: a modern host cancels by closing its connection.
 pub(super) async fn post(

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
+use switchboard_wire::visible::visible;
 use tokio::sync::oneshot;
 
 use super::Attempt;
 use crate::caller::Caller;
 use crate::caller::mailbox::MessageKind;
-use switchboard_mcp::methods;
-use switchboard_wire::visible::visible;
 
 impl Attempt {
     /// What the host should show.

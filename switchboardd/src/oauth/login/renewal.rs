@@ -15,7 +15,7 @@ use crate::oauth::store::LoginStoreError;
 use crate::oauth::stored_login::{Grant, StoredLogin};
 use crate::oauth::well_known;
 
-/// After this many refused tokens within `IN_VAIN_WITHIN`, another renewal will not help.
+/// After this many refused tokens within `REFUSAL_WINDOW`, another renewal will not help.
 const MAX_REFUSALS: usize = 5;
 const REFUSAL_WINDOW: Duration = Duration::from_secs(60);
 /// How long a failed renewal is not retried.

@@ -20,7 +20,6 @@ pub enum FieldValue {
     Doubles(Vec<f64>),
     /// An enum, or another small number.
     Small(u32),
-    Int(i64),
     Bool(bool),
 }
 
@@ -110,9 +109,6 @@ impl FieldValue {
             Self::Small(number) => {
                 let _ = write!(out, "{number}");
             }
-            Self::Int(number) => {
-                let _ = write!(out, "\"{number}\"");
-            }
             Self::Bool(value) => {
                 let _ = write!(out, "{value}");
             }
@@ -154,10 +150,6 @@ fn push_field(number: u32, value: &FieldValue, out: &mut Vec<u8>) {
             tag(VARINT, out);
             push_varint(u64::from(*small), out);
         }
-        FieldValue::Int(int) => {
-            tag(VARINT, out);
-            push_varint(int.cast_unsigned(), out);
-        }
         FieldValue::Bool(value) => {
             tag(VARINT, out);
             push_varint(u64::from(*value), out);
@@ -185,12 +177,11 @@ mod tests {
             field(7, "startTimeUnixNano", FieldValue::Fixed64(1 << 60)),
             field(9, "attributes", FieldValue::List(vec![attribute("k", "v"), attribute("l", "")])),
             field(12, "count", FieldValue::Small(300)),
-            field(13, "asInt", FieldValue::Int(-1)),
             field(14, "bounds", FieldValue::Doubles(vec![0.5, 1.0])),
             field(15, "buckets", FieldValue::Fixed64s(vec![1, 2])),
             field(16, "isMonotonic", FieldValue::Bool(true)),
         ]);
-        let json = r#"{"traceId":"ab01","name":"a\"é","startTimeUnixNano":"1152921504606846976","attributes":[{"key":"k","value":{"stringValue":"v"}},{"key":"l","value":{"stringValue":""}}],"count":300,"asInt":"-1","bounds":[0.5,1],"buckets":["1","2"],"isMonotonic":true}"#;
+        let json = r#"{"traceId":"ab01","name":"a\"é","startTimeUnixNano":"1152921504606846976","attributes":[{"key":"k","value":{"stringValue":"v"}},{"key":"l","value":{"stringValue":""}}],"count":300,"bounds":[0.5,1],"buckets":["1","2"],"isMonotonic":true}"#;
         assert_eq!(String::from_utf8(value.json()).unwrap(), json);
         #[rustfmt::skip]
         let wanted: &[&[u8]] = &[
@@ -200,7 +191,6 @@ mod tests {
             &[0x4a, 8, 0x0a, 1, b'k', 0x12, 3, 0x0a, 1, b'v'],
             &[0x4a, 7, 0x0a, 1, b'l', 0x12, 2, 0x0a, 0],
             &[0x60, 0xac, 2],
-            &[0x68, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
             &[0x72, 16, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
             &[0x7a, 16, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0],
             &[0x80, 1, 1],

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use switchboard_mcp::methods;
 use tokio::sync::Notify;
 
 use super::message::{FieldValue, attribute, field, message};
 use super::trace::{Sampler, SpanContext};
-use switchboard_mcp::methods;
 
 /// A host's request, or a request from the daemon to a child.
 #[derive(Debug, Clone)]

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use switchboard_definitions::config::Scope;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{PoolState, Start};
 use crate::caller::Caller;
-use switchboard_definitions::config::Scope;
 
 impl PoolState {
     /// Registers and returns the missing starts that no call asks for; or when to check again, if they have

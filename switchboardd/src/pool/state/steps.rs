@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_definitions::config::Scope;
 use tokio::time::Instant;
 
 use super::{PoolState, Start};
 use crate::caller::Caller;
 use crate::pool::member::{Member, UnansweredCalls};
 use crate::pool::{PoolError, SLOT_WAIT};
-use switchboard_definitions::config::Scope;
 
 /// How long callers wait for a start before they share a child that another host uses.
 pub(super) const OWN_CHILD_WAIT: Duration = Duration::from_secs(2);

@@ -10,13 +10,13 @@ use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use switchboard_definitions::event_loop::may_block;
+use switchboard_definitions::files::{open_own, replace};
+use switchboard_definitions::time::unix_seconds;
 use switchboard_wire::runtime_paths::private_folder;
 
 use super::{Fingerprint, SuiteDelta};
 use crate::savings::tokens::{MAX_TEXT, TOKENIZER};
-use switchboard_definitions::event_loop::may_block;
-use switchboard_definitions::files::{open_own, replace};
-use switchboard_definitions::time::unix_seconds;
 
 const VERSION: u32 = 1;
 /// A longer file was not written by us.

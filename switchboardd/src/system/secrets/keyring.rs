@@ -18,11 +18,11 @@ use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use switchboard_definitions::event_loop::run_blocking;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::SecretString;
 use crate::system::environment::{ChildEnvironment, own_binary_command};
-use switchboard_definitions::event_loop::run_blocking;
 
 /// The first argument that makes this binary talk to the keyring.
 pub const KEYRING: &str = "--keyring";

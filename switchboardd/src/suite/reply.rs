@@ -1,0 +1,42 @@
+//! What a suite replies to a host.
+
+use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
+
+use super::InputNeeded;
+use crate::child::ChildResponse;
+use crate::observe::metrics::{names, outcome};
+
+/// The reply of a suite.
+#[derive(Debug)]
+pub enum SuiteReply {
+    /// The child's response, to be passed on unchanged.
+    Child(ChildResponse),
+    /// A result of the daemon's own, as JSON.
+    Own(String),
+    /// The error that the host answered a child's question with, as JSON.
+    Error(String),
+    /// A question to a modern host.
+    NeedsInput(Box<InputNeeded>),
+}
+
+impl SuiteReply {
+    /// The kind of error that the reply reports; `None` on success.
+    pub fn error(&self) -> Option<&'static str> {
+        match self {
+            Self::Child(answer) => answer.error,
+            Self::Own(result) => outcome::of_text(result),
+            Self::Error(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
+            Self::NeedsInput(_) => None,
+        }
+    }
+}
+
+pub(super) fn tool_error(sentence: &str) -> SuiteReply {
+    SuiteReply::Own(text_result(sentence, true))
+}
+
+pub(super) fn text_result(text: &str, is_error: bool) -> String {
+    let mark = if is_error { r#","isError":true"# } else { "" };
+    format!("{{{}{mark}}}", rpc::text_content(text))
+}
