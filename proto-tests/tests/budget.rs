@@ -229,8 +229,8 @@ fn a_reload_changes_the_budget() {
 }
 
 // --- subscribed resources ---
-/// Subscribes to a resource of this child without making a call.
 
+/// Subscribes to a resource of this child without making a call.
 fn follow(home: &Home, child: &str, uri: &str) -> Shim {
     let mut shim = home.shim_of(child);
     shim.initialize();

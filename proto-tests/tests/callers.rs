@@ -370,8 +370,8 @@ fn an_open_question_pauses_the_timeout_and_progress_resets_it() {
 }
 
 // --- progress, logs and answers ---
-/// A simple generator that is reproducible for a given seed.
 
+/// A simple generator that is reproducible for a given seed.
 struct Dice(u64);
 
 impl Dice {

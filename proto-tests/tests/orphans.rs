@@ -175,8 +175,8 @@ fn descriptors_and_threads_come_back_after_crashes() {
 }
 
 // --- killing the guard, the daemon, and both ---
-/// The promised limit is 2 s; the machine may be busy.
 
+/// The promised limit is 2 s; the machine may be busy.
 const SWEPT: Duration = Duration::from_secs(4);
 
 fn kill(pid: i32) {
@@ -340,8 +340,8 @@ fn bystander() -> std::process::Child {
 }
 
 // --- children that resist their guard ---
-/// Waits until nobody touches the file any more.
 
+/// Waits until nobody touches the file any more.
 #[track_caller]
 fn goes_quiet(file: &std::path::Path) {
     let touched = || std::fs::metadata(file).unwrap().modified().unwrap();
@@ -449,8 +449,8 @@ fn a_stopped_guard_of_a_killed_daemon_is_cleared_by_the_next() {
 }
 
 // --- containers ---
-/// A fake docker daemon: containers are its children, not those of the client that started them.
 
+/// A fake docker daemon: containers are its children, not those of the client that started them.
 struct Docker {
     process: std::process::Child,
     folder: std::path::PathBuf,

@@ -354,9 +354,9 @@ fn call_scope_keeps_a_process_that_dropped_a_cancelled_call() {
 }
 
 // --- which host a shared child asks ---
+
 /// A child that may ask its host is not shared with another host whose call is open, if `max` allows another
 /// child.
-
 #[test]
 fn two_hosts_of_a_shared_child_are_asked_where_max_allows() {
     let home = Home::new();
@@ -405,8 +405,8 @@ fn a_cancelled_question_does_not_block_the_next_hosts_question() {
 }
 
 // --- spares ---
-/// Waits until there are this many spares, and returns their pids.
 
+/// Waits until there are this many spares, and returns their pids.
 #[track_caller]
 fn spares(daemon: &proto_tests::DaemonProcess, child: &str, many: usize) -> Vec<i32> {
     until("spares", TEST_TIMEOUT, || {

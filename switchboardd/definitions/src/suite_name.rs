@@ -1,6 +1,6 @@
 //! Names of suites: valid for every host, short enough for host prefixes, and stable.
-/// Hosts add a prefix and limit the whole.
 
+/// Hosts add a prefix and limit the whole.
 pub const MAX: usize = 48;
 
 const SUFFIX: &str = "_suite";

@@ -1,6 +1,6 @@
 //! Parses the `Bearer` challenge of a `WWW-Authenticate` header.
-/// What the header asks for. All of it is unverified.
 
+/// What the header asks for. All of it is unverified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BearerChallenge {
     /// The URL of the server's metadata, which names its authorization servers.

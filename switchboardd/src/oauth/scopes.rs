@@ -1,6 +1,6 @@
 //! Which scopes a login asks for. Pure.
-/// Requests a refresh token, where the authorization server supports it.
 
+/// Requests a refresh token, where the authorization server supports it.
 const OFFLINE: &str = "offline_access";
 
 /// Scopes in the order they were first named.

@@ -1,6 +1,6 @@
 //! Advice on suites that cost more than they save (pure).
-/// With fewer sessions, usage is not significant.
 
+/// With fewer sessions, usage is not significant.
 const MIN_SESSIONS: u64 = 3;
 
 /// The token counts of one suite.

@@ -1,6 +1,6 @@
 //! Random bytes and tokens from the kernel, and constant-time comparison.
-/// `N` random bytes from the kernel.
 
+/// `N` random bytes from the kernel.
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut random = [0_u8; N];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())

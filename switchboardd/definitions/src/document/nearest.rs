@@ -1,6 +1,6 @@
 //! Finds the known name that a mistyped one was most likely meant to be.
-/// Known names are shorter, and comparing long ones is costly.
 
+/// Known names are shorter, and comparing long ones is costly.
 const MAX_NAME: usize = 128;
 
 /// `None` if no known name is similar.

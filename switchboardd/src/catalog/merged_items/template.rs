@@ -1,8 +1,8 @@
 //! Matches URIs against URI templates, just well enough to find the child that owns a URI.
+
 /// Whether the template covers the URI. A plain variable matches one or more characters except `/`. A
 /// variable with an operator matches any text; only for `+` the text must not be empty. Takes time
 /// proportional to the product of both lengths.
-
 pub(super) fn covers(template: &str, uri: &str) -> bool {
     let steps = steps(template);
     // The steps that can come next, over all ways to read the URI so far.
