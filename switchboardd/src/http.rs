@@ -3,16 +3,22 @@
 mod accept;
 mod auth;
 mod batch;
+mod connection;
 mod control;
 mod discovery;
 mod errors;
 mod fast_path;
 mod hop;
 mod listener;
+mod message_log;
 mod metrics;
 mod metrics_json;
 mod page;
+mod page_files;
+mod paths;
 mod proxy;
+mod request_body;
+mod request_context;
 mod savings;
 mod server;
 mod stream;
@@ -77,10 +83,10 @@ fn app(daemon: &Arc<Daemon>, reloader: &Arc<Reloader>) -> Router {
         .route("/suites/{name}/tools", get(discovery::tools))
         .route("/status", get(discovery::status))
         .route("/metrics", get(metrics::metrics))
-        .route(page::FEED, get(page::feed))
+        .route(paths::PAGE_FEED, get(page::feed))
         .route("/", get(page::part))
         .route("/page/{part}", get(page::part))
-        .route(page::SESSION, post(page::exchange))
+        .route(paths::PAGE_SESSION, post(page::exchange))
         .route("/savings", get(savings::show))
         .fallback(errors::no_route)
         .method_not_allowed_fallback(errors::wrong_method)

@@ -14,10 +14,10 @@ use axum::response::{IntoResponse, Response};
 use switchboard_mcp::header_names;
 use switchboard_wire::secret;
 
+use super::connection::AcceptedConnection;
 use super::errors::HttpError;
 use super::listener::PeerAddress;
-use super::server::AcceptedConnection;
-use super::{page, streamable};
+use super::{page_files, paths};
 use crate::state::Daemon;
 
 /// Headers in which browsers say which site sent a request, and for what.
@@ -136,8 +136,8 @@ pub(super) fn authorize<B>(
         "/health" | "/ready" | "/version" if reads => Ok(Access::Full),
         _ if reads && is_for_pages(path) && shown == Credential::Page => Ok(Access::Read),
         // The page's files hold no data. The page exchanges a code for its bearer.
-        _ if reads && page::is_part(path) => Ok(Access::Names),
-        page::SESSION if *request.method() == Method::POST => Ok(Access::Names),
+        _ if reads && page_files::find(path).is_some() => Ok(Access::Names),
+        paths::PAGE_SESSION if *request.method() == Method::POST => Ok(Access::Names),
         _ if reads && is_discovery(path) && daemon.catalog().config().http.open_discovery => {
             Ok(Access::Names)
         }
@@ -174,8 +174,8 @@ fn is_of_another_site<B>(request: &Request<B>) -> bool {
 fn is_own_page<B>(request: &Request<B>) -> bool {
     let (headers, path) = (request.headers(), request.uri().path());
     let wanted = match *request.method() {
-        Method::GET | Method::HEAD => is_for_pages(path) || page::is_part(path),
-        Method::POST => path == page::SESSION,
+        Method::GET | Method::HEAD => is_for_pages(path) || page_files::find(path).is_some(),
+        Method::POST => path == paths::PAGE_SESSION,
         _ => false,
     };
     wanted && is_same_origin(headers)
@@ -191,7 +191,7 @@ pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
 
 /// The paths that a status page reads.
 fn is_for_pages(path: &str) -> bool {
-    matches!(path, "/status" | "/savings" | page::FEED) || is_under(path, "/suites")
+    matches!(path, "/status" | "/savings" | paths::PAGE_FEED) || is_under(path, "/suites")
 }
 
 fn is_discovery(path: &str) -> bool {
@@ -234,8 +234,8 @@ fn options(path: &str, cross_origin: bool) -> Response {
     let allow = if path == "/proxy" || path.starts_with("/proxy/") {
         "POST, GET, OPTIONS"
     } else if path == "/mcp" || path.starts_with("/mcp/") {
-        streamable::ALLOW
-    } else if path.starts_with("/hop/") || path.starts_with("/control/") || path == page::SESSION {
+        paths::STREAMABLE_METHODS
+    } else if path.starts_with("/hop/") || path.starts_with("/control/") || path == paths::PAGE_SESSION {
         "POST, OPTIONS"
     } else {
         "GET, HEAD, OPTIONS"

@@ -14,7 +14,7 @@ use switchboard_wire::batch;
 use switchboard_wire::envelope::{Malformed, Message, string};
 
 use super::errors::HttpError;
-use super::proxy::context;
+use super::request_context::context;
 use crate::face::{self, Face, IncomingRequest, run_request};
 use crate::session::Session;
 use crate::state::Daemon;

@@ -18,7 +18,7 @@ use switchboard_wire::hop::Draining;
 
 use super::discovery::no_such;
 use super::errors::{HttpError, json_response};
-use super::proxy::read_body;
+use super::request_body::read_body;
 use crate::catalog::Catalog;
 use crate::reload::{ReloadCause, ReloadResult, Reloader};
 use crate::state::Daemon;

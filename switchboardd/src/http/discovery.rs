@@ -16,7 +16,7 @@ use switchboard_wire::hop::HOP;
 use super::auth::Access;
 use super::errors::{HttpError, json_response};
 use super::metrics_json;
-use super::proxy::workspace_of;
+use super::request_context::workspace_of;
 use crate::catalog::Catalog;
 use crate::observe::metrics::Metrics;
 use crate::pool::budget::MemoryUsage;

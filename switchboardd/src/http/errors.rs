@@ -10,7 +10,7 @@ use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{DRAINING_HEADER, Draining};
 use switchboard_wire::rpc;
 
-use super::page;
+use super::paths;
 use crate::suite::failure::fault;
 
 /// Why a request is refused before it reaches a face.
@@ -167,7 +167,7 @@ pub(super) async fn no_route(request: Request) -> HttpError {
 /// Only for routes with one method; the others return `WrongMethod` themselves.
 pub(super) async fn wrong_method(request: Request) -> HttpError {
     let path = request.uri().path();
-    let posts = path.starts_with("/hop/") || path.starts_with("/control/") || path == page::SESSION;
+    let posts = path.starts_with("/hop/") || path.starts_with("/control/") || path == paths::PAGE_SESSION;
     if posts && request.method() != Method::POST {
         return HttpError::WrongMethod("POST");
     }

@@ -12,7 +12,7 @@ use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use switchboard_wire::hop::{MAILBOX, OPEN_SESSION, PROXY};
 
-use super::server::AcceptedConnection;
+use super::connection::AcceptedConnection;
 use super::{auth, hop, proxy};
 use crate::face::Face;
 use crate::state::Daemon;

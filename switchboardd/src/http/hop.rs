@@ -13,9 +13,10 @@ use switchboard_wire::envelope::Message;
 use switchboard_wire::hop::{HOP, MailboxPoll, OpenSession, SESSION_HEADER, SessionOpened};
 use tokio::time::Instant;
 
+use super::connection::AcceptedConnection;
 use super::errors::{HttpError, json_response};
-use super::proxy::{context, read_body};
-use super::server::AcceptedConnection;
+use super::request_body::read_body;
+use super::request_context::context;
 use crate::caller::mailbox::MessageBatch;
 use crate::changes::list_changes;
 use crate::face::{self, Face, IncomingRequest};

@@ -1,5 +1,5 @@
-//! The status page: its static files, the exchange of a code for a bearer, and the feed that keeps the page
-//! up to date.
+//! The routes of the status page: its static files, the exchange of a code for a bearer, and the feed that
+//! keeps the page up to date.
 
 mod feed;
 
@@ -18,14 +18,10 @@ use switchboard_definitions::digest;
 
 use super::auth::{Access, is_same_origin};
 use super::errors::{HttpError, json_response};
+use super::page_files;
 use crate::reload::Reloader;
 use crate::state::Daemon;
 use crate::state::page_access::{BEARER_LIFE, FEEDS};
-
-/// Where the page exchanges its code for a bearer.
-pub(super) const SESSION: &str = "/page/session";
-/// Where the page receives status updates.
-pub(super) const FEED: &str = "/status/events";
 
 /// Any local user can post a code, so size and time are limited.
 const CODE_BYTES: usize = 1024;
@@ -36,36 +32,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// A file of the page, embedded in the binary. The kernel loads it into memory only when it is served.
-struct PageFile {
-    path: &'static str,
-    kind: &'static str,
-    body: &'static str,
-}
-
-const SCRIPT: &str = "text/javascript; charset=utf-8";
-
-const PARTS: [PageFile; 12] = [
-    PageFile { path: "/", kind: "text/html; charset=utf-8", body: include_str!("page/index.html") },
-    PageFile { path: "/page/page.css", kind: "text/css; charset=utf-8", body: include_str!("page/page.css") },
-    PageFile { path: "/page/icon.svg", kind: "image/svg+xml", body: include_str!("page/icon.svg") },
-    PageFile { path: "/page/page.js", kind: SCRIPT, body: include_str!("page/page.js") },
-    PageFile { path: "/page/link.js", kind: SCRIPT, body: include_str!("page/link.js") },
-    PageFile { path: "/page/view.js", kind: SCRIPT, body: include_str!("page/view.js") },
-    PageFile { path: "/page/savings.js", kind: SCRIPT, body: include_str!("page/savings.js") },
-    PageFile { path: "/page/suites.js", kind: SCRIPT, body: include_str!("page/suites.js") },
-    PageFile { path: "/page/figures.js", kind: SCRIPT, body: include_str!("page/figures.js") },
-    PageFile { path: "/page/charts.js", kind: SCRIPT, body: include_str!("page/charts.js") },
-    PageFile { path: "/page/dom.js", kind: SCRIPT, body: include_str!("page/dom.js") },
-    PageFile { path: "/page/words.js", kind: SCRIPT, body: include_str!("page/words.js") },
-];
-
-pub(super) fn is_part(path: &str) -> bool {
-    PARTS.iter().any(|part| part.path == path)
-}
-
 pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, HttpError> {
-    let part = PARTS.iter().find(|part| part.path == uri.path());
+    let part = page_files::find(uri.path());
     let part = part.ok_or_else(|| HttpError::NotFound(format!("there is nothing at `{}`", uri.path())))?;
     let tag = format!("\"{}\"", &digest::hex(part.body.as_bytes())[..32]);
     let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|known| known.to_str().ok());

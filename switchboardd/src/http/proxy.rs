@@ -1,50 +1,41 @@
 //! The proxy routes: one JSON-RPC message in, one JSON answer out, never an event stream.
 
-use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::BoxError;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Extension, Path, Query, Request, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
-use http_body_util::{BodyExt, Full};
-use serde::Deserialize;
+use http_body_util::Full;
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, string};
-use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
 
 use super::auth::Access;
+use super::connection::AcceptedConnection;
 use super::errors::{self, HttpError};
 use super::listener::PeerAddress;
-use super::server::AcceptedConnection;
+use super::message_log::log;
+use super::request_body::{collect, read_body};
+use super::request_context::{context, parent, workspace_of};
 use super::{accept, batch, discovery};
 use crate::catalog::Catalog;
-use crate::catalog::workspace::Workspace;
-use crate::face::{self, Face, IncomingRequest, RequestContext, run_request};
-use crate::observe::metrics::series::EntryPoint;
-use crate::observe::telemetry::trace::SpanContext;
+use crate::face::{self, Face, IncomingRequest, run_request};
 use crate::session::{Admission, SequenceTicket, Session};
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
 
 const ALLOW: &str = "POST, GET, OPTIONS";
 
-pub(super) const SESSION: HeaderName = HeaderName::from_static(SESSION_HEADER);
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const SESSION: HeaderName = HeaderName::from_static(SESSION_HEADER);
 const SEQ: HeaderName = HeaderName::from_static(SEQ_HEADER);
 const MAILBOX: HeaderName = HeaderName::from_static(MAILBOX_HEADER);
 
 /// After this time, a missing sequence number is taken for lost.
 const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Time limit for a body: a slow one holds a connection and its place in the session's order.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) async fn aggregate(
     State(daemon): State<Arc<Daemon>>,
@@ -201,49 +192,6 @@ where
     }
 }
 
-/// Logs kind, id, method and size of a message, not its content.
-pub(super) fn log(message: &Message<'_>, bytes: usize) {
-    if tracing::enabled!(target: "http", tracing::Level::DEBUG) {
-        let (kind, id, method) = match message {
-            Message::Request { id, method, .. } => ("request", id.get(), method.name()),
-            Message::Notification { method, .. } => ("notification", "-", method.name()),
-            Message::Response { id, .. } => ("response", id.get(), "-".into()),
-        };
-        tracing::debug!(target: "http", %method, id, bytes, "{kind}");
-    }
-}
-
-/// The parent span from the request's headers, if spans are exported. It is not passed on to children.
-pub(super) fn parent(daemon: &Daemon, headers: &HeaderMap) -> Option<SpanContext> {
-    daemon.services.metrics.spans()?;
-    SpanContext::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
-}
-
-/// What a message of this session is part of.
-pub(super) fn context<'a>(
-    daemon: &'a Arc<Daemon>,
-    face: &'a Face,
-    session: &'a Arc<Session>,
-    parent: Option<SpanContext>,
-) -> RequestContext<'a> {
-    let via = if session.is_shims { EntryPoint::Shim } else { EntryPoint::Proxy };
-    RequestContext { daemon, session, face, caller: &session.caller, via, parent }
-}
-
-/// The workspace that a sessionless request names, if it has the access to name one; else the default.
-pub(super) async fn workspace_of(daemon: &Arc<Daemon>, access: Access, uri: &Uri) -> Arc<Workspace> {
-    let named = uri.query().filter(|_| access == Access::Full).and_then(|query| {
-        let query: Query<WorkspaceQuery> = Query::try_from_uri(uri).ok().filter(|_| !query.is_empty())?;
-        query.0.workspace
-    });
-    daemon.workspace_loader.workspace(named.as_deref()).await
-}
-
-#[derive(Deserialize)]
-struct WorkspaceQuery {
-    workspace: Option<PathBuf>,
-}
-
 /// The session that a request names, or an anonymous one for its workspace; and whether the session may have
 /// one more connection.
 async fn session_of(
@@ -267,44 +215,6 @@ async fn session_of(
     let session = session.ok_or(HttpError::UnknownSession)?;
     let has_place = connection.is_none_or(|connection| connection.attach_session(&session));
     Ok((session, has_place))
-}
-
-pub(super) async fn read_body<B>(body: B) -> Result<Bytes, HttpError>
-where
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    tokio::time::timeout(BODY_TIMEOUT, collect(body)).await.unwrap_or(Err(HttpError::Incomplete))
-}
-
-async fn collect<B>(body: B) -> Result<Bytes, HttpError>
-where
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    if body.size_hint().lower() > MAX_MESSAGE as u64 {
-        return Err(HttpError::TooLarge);
-    }
-    let mut body = pin!(body);
-    // A short body arrives in one piece and is not copied.
-    let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
-    while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(|_| HttpError::Incomplete)?.into_data() else { continue };
-        if first.is_empty() {
-            first = piece;
-            continue;
-        }
-        if whole.is_empty() {
-            let more = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(MAX_MESSAGE);
-            whole.reserve(first.len() + piece.len() + more);
-            whole.extend_from_slice(&first);
-        }
-        if whole.len() + piece.len() > MAX_MESSAGE {
-            return Err(HttpError::TooLarge);
-        }
-        whole.extend_from_slice(&piece);
-    }
-    Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
 /// An answer or an empty response, with the watermark: the number of the newest message that the host must

@@ -10,7 +10,7 @@ use axum::response::Response;
 
 use super::auth::Access;
 use super::errors::{HttpError, json_response};
-use super::proxy::workspace_of;
+use super::request_context::workspace_of;
 use crate::savings::SavingsCache;
 use crate::state::Daemon;
 

@@ -1,4 +1,4 @@
-//! Accepts connections, limits their number, and ties each to the session that it keeps alive.
+//! Accepts connections, limits their number, and serves the requests of each.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -14,11 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
+use super::connection::AcceptedConnection;
 use super::fast_path::FastPath;
 use super::listener::{Listener, Peer, PeerAddress, Stream};
 use super::tcp_connections::{ConnectionSlot, TcpConnections};
 use crate::reload::Reloader;
-use crate::session::Session;
 use crate::state::Daemon;
 
 /// Any local user can connect over TCP, so request heads must be short and arrive soon.
@@ -26,67 +26,9 @@ const TCP_HEAD_TIME: Duration = Duration::from_secs(5);
 const HEAD_BYTES: usize = 16 * 1024;
 /// Only the owner can connect to the unix socket; there may be many shims with many calls each.
 const SOCKET_CONNECTIONS: usize = 2048;
-/// Connections of one session: more than a shim needs, and few enough to leave room for others.
-const SESSION_CONNECTIONS: usize = 256;
 
 /// Pause after a failed accept, e.g. when no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// One connection, as the routes see it.
-#[derive(Debug)]
-pub(super) struct AcceptedConnection {
-    peer: Peer,
-    /// Only on TCP.
-    slot: Option<ConnectionSlot>,
-    daemon: Arc<Daemon>,
-    session: OnceLock<Arc<Session>>,
-}
-
-impl AcceptedConnection {
-    pub(super) fn peer_address(&self) -> &PeerAddress {
-        &self.peer.address
-    }
-
-    pub(super) fn peer_pid(&self) -> Option<u32> {
-        self.peer.pid
-    }
-
-    /// The session that this connection keeps alive.
-    pub(super) fn session(&self) -> Option<&Arc<Session>> {
-        self.session.get()
-    }
-
-    /// Makes this connection keep `session` alive. False if the session has too many connections.
-    pub(super) fn attach_session(&self, session: &Arc<Session>) -> bool {
-        if self.session.get().is_none() && self.session.set(session.clone()).is_ok() {
-            session.add_connection();
-        }
-        session.connections() <= SESSION_CONNECTIONS
-    }
-
-    /// Notes that a request on this connection carried a token.
-    pub(super) fn token_accepted(&self) {
-        if let Some(place) = &self.slot {
-            place.token_accepted();
-        }
-    }
-
-    /// Resolves when a tokenless TCP connection must be closed; never on the unix socket.
-    async fn wait_until_over(&self) {
-        match &self.slot {
-            Some(place) => place.wait_until_over().await,
-            None => std::future::pending().await,
-        }
-    }
-}
-
-impl Drop for AcceptedConnection {
-    fn drop(&mut self) {
-        if let Some(session) = self.session.get() {
-            self.daemon.on_disconnected(session);
-        }
-    }
-}
 
 /// All listeners and their connections.
 pub struct HttpServer {
@@ -166,7 +108,7 @@ impl HttpServer {
     }
 
     fn connection(&self, peer: Peer, slot: Option<ConnectionSlot>) -> Arc<AcceptedConnection> {
-        Arc::new(AcceptedConnection { peer, slot, daemon: self.daemon.clone(), session: OnceLock::new() })
+        Arc::new(AcceptedConnection::new(peer, slot, self.daemon.clone()))
     }
 
     /// Holds `place` as long as the connection lives.

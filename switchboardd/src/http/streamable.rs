@@ -24,12 +24,13 @@ use switchboard_wire::envelope::{INVALID_REQUEST, Message};
 use super::accept;
 use super::auth::Access;
 use super::errors::{HttpError, RpcError};
-use super::proxy::{log, read_body, workspace_of};
+use super::message_log::log;
+use super::paths::STREAMABLE_METHODS;
+use super::request_body::read_body;
+use super::request_context::workspace_of;
 use crate::face::Face;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
-
-pub(super) const ALLOW: &str = "POST, GET, DELETE, OPTIONS";
 
 /// The routes with and without a child's name.
 pub(super) async fn handle(
@@ -56,7 +57,7 @@ async fn serve(
         Method::DELETE if legacy::names_session(request.headers()) => {
             legacy::end(daemon, &face, request.headers())
         }
-        _ => Err(HttpError::WrongMethod(ALLOW)),
+        _ => Err(HttpError::WrongMethod(STREAMABLE_METHODS)),
     }
 }
 

@@ -11,7 +11,6 @@ use switchboard_wire::envelope::Message;
 use tokio::task::JoinSet;
 
 use super::events::{self, StreamStart};
-use super::legacy::resumes;
 use crate::caller::Caller;
 use crate::caller::mailbox::{Mailbox, MessageKind};
 use crate::face::{Face, IncomingRequest, RequestContext, run_request};
@@ -73,7 +72,7 @@ pub(super) async fn answer(
             json_response(StatusCode::OK, list(answers))
         }
         _ => {
-            let start = StreamStart { after: 0, resumes: resumes(session) };
+            let start = StreamStart { after: 0, resumes: events::resumes(session) };
             events::response(daemon, streams.read(&stream), start)
         }
     }

@@ -11,12 +11,15 @@ use tokio::task::JoinSet;
 use super::sse;
 use crate::caller::mailbox::Mailbox;
 use crate::http::stream::streaming;
-use crate::session::{EventId, ReadGuard};
+use crate::session::{EventId, ReadGuard, Session};
 use crate::state::{Daemon, Phase};
 
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Chunks buffered for a connection; further messages wait in the mailbox, which has limits of its own.
 const QUEUE_LEN: usize = 4;
+
+/// The first revision whose hosts take up streams again.
+const RESUMABLE_REVISION: &str = "2025-11-25";
 
 /// Where a host starts to read a stream.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +28,11 @@ pub(super) struct StreamStart {
     pub(super) after: u64,
     /// Whether the host can resume a lost stream and needs event ids for it.
     pub(super) resumes: bool,
+}
+
+/// Whether the host of this session resumes lost streams.
+pub(super) fn resumes(session: &Session) -> bool {
+    session.caller.profile().revision == Some(RESUMABLE_REVISION)
 }
 
 /// Response with a stream that the host can resume.

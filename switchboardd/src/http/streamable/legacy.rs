@@ -21,7 +21,7 @@ use super::events::{self, StreamStart};
 use crate::catalog::workspace::Workspace;
 use crate::face::{self, Face, IncomingRequest, RequestContext, run_request};
 use crate::http::errors::{HttpError, RpcError, json_response};
-use crate::http::proxy::parent;
+use crate::http::request_context::parent;
 use crate::http::{accept, batch};
 use crate::observe::metrics::series::EntryPoint;
 use crate::session::{AbortReason, EventId, Session, Streams};
@@ -36,9 +36,6 @@ const MAX_SESSIONS: usize = 512;
 
 /// Limit of calls per session, running or waiting for a permit.
 const MAX_IN_FLIGHT: usize = 320;
-
-/// The first revision whose hosts take up streams again.
-const RESUMABLE_REVISION: &str = "2025-11-25";
 
 pub(super) fn names_session(headers: &HeaderMap) -> bool {
     headers.contains_key(SESSION)
@@ -136,7 +133,7 @@ pub(super) fn listen(daemon: &Arc<Daemon>, face: &Face, headers: &HeaderMap) -> 
     }
     let (session, streams) = find(daemon, face, headers, None)?;
     let lost = headers.get(LAST_EVENT).map(|mark| mark.to_str().ok().and_then(EventId::parse));
-    let resumes = resumes(&session);
+    let resumes = events::resumes(&session);
     let (stream, after) = match lost {
         None if streams.own().is_read() => {
             let why = "this session's stream is read already";
@@ -267,10 +264,6 @@ fn take(daemon: &Daemon, session: &Session, body: &[u8], message: Message<'_>) {
         }
         Message::Request { .. } => {}
     }
-}
-
-pub(super) fn resumes(session: &Session) -> bool {
-    session.caller.profile().revision == Some(RESUMABLE_REVISION)
 }
 
 fn bad(why: impl Into<String>) -> RpcError {

@@ -20,7 +20,7 @@ use crate::caller::mailbox::{Mailbox, MessageKind};
 use crate::catalog::workspace::Workspace;
 use crate::face::{Face, IncomingRequest, run_request};
 use crate::http::errors::{HttpError, RpcError, json_response};
-use crate::http::proxy::parent;
+use crate::http::request_context::parent;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
 

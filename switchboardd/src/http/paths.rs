@@ -1,0 +1,9 @@
+//! Paths, and methods that routes allow, which several modules must know.
+
+/// Where the status page exchanges its code for a bearer.
+pub(super) const PAGE_SESSION: &str = "/page/session";
+/// Where the status page receives status updates.
+pub(super) const PAGE_FEED: &str = "/status/events";
+
+/// The methods of `/mcp` and `/mcp/{child}`.
+pub(super) const STREAMABLE_METHODS: &str = "POST, GET, DELETE, OPTIONS";
