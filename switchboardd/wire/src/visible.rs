@@ -29,7 +29,7 @@ pub fn clipped(text: &str, max_bytes: usize) -> String {
 
 /// The same with the line breaks that it has.
 pub fn clipped_lines(text: &str, max_bytes: usize) -> String {
-    clip(text, max_bytes, |c| c != '\n' && is_hidden(c))
+    clip(text, max_bytes, |c| !matches!(c, '\n' | '\t') && is_hidden(c))
 }
 
 fn clip(text: &str, max_bytes: usize, hides: impl Fn(char) -> bool) -> String {
