@@ -3,7 +3,6 @@
 use super::ChildExit;
 use super::remote::RemoteError;
 use switchboard_definitions::definition::Redactor;
-use switchboard_wire::visible::clipped_lines;
 
 /// Why a child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,9 +85,4 @@ impl ChildError {
 /// `words` as [`super::StderrRing::last_lines`] returns them.
 fn stderr_suffix(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!("; {words}") }
-}
-
-/// Limits a child's own text in our messages.
-pub(super) fn clip(text: &str) -> String {
-    clipped_lines(text, 1024)
 }

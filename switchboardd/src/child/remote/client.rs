@@ -19,7 +19,7 @@ use super::address::resolve_redirect;
 use super::auth::{AuthDecision, Authorizer, Challenge};
 use super::http_clients::root_cause;
 use crate::caller::Caller;
-use crate::child::failure::clip;
+use crate::child::clip::clip;
 use switchboard_definitions::definition::{DisplayUrl, ResolvedRemote};
 use switchboard_wire::visible::clipped;
 
