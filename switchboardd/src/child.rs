@@ -5,8 +5,11 @@
 //! suites, sessions or pools.
 
 mod calls;
+mod cancel_notification;
 mod cancels;
 mod clearing;
+mod clip;
+mod end_guard;
 mod failure;
 mod following;
 pub mod guard;
@@ -21,6 +24,7 @@ mod lists;
 mod log_limit;
 mod malformed;
 mod memory_pipe;
+mod message_id;
 mod orphans;
 mod outbox;
 mod ownership;
@@ -73,7 +77,7 @@ pub use tools::{ArgumentNames, Tool, ToolList};
 use crate::observe::metrics::child_metrics::ChildMetrics;
 use calls::Calls;
 use cancels::CancelWatch;
-use failure::clip;
+use clip::clip;
 use following::SubscriptionState;
 use lifecycle::Lifecycle;
 use switchboard_mcp::era::ProtocolEra;

@@ -5,11 +5,13 @@ mod catch;
 mod consent;
 mod context;
 mod follow;
+mod forward;
 mod initialize;
 mod links;
 mod listen;
 mod modern;
 mod offers;
+mod requested_item;
 mod run;
 mod single;
 

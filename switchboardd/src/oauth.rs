@@ -14,6 +14,7 @@ pub mod bearer_challenge;
 pub mod callback;
 pub mod client;
 pub mod discovery;
+pub mod error_response;
 pub mod fetch;
 pub mod grant;
 pub mod login;

@@ -1,7 +1,6 @@
 //! Why a child gave no answer, as text for users and models.
 
 use switchboard_definitions::definition::Redactor;
-use switchboard_wire::visible::clipped_lines;
 
 use super::ChildExit;
 use super::remote::RemoteError;
@@ -87,9 +86,4 @@ impl ChildError {
 /// `words` as [`super::StderrRing::last_lines`] returns them.
 fn stderr_suffix(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!("; {words}") }
-}
-
-/// Limits a child's own text in our messages.
-pub(super) fn clip(text: &str) -> String {
-    clipped_lines(text, 1024)
 }

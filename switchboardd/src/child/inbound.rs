@@ -15,7 +15,7 @@ use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::calls::{CallOutcome, Candidates, ChildId, ChildResponse, Delivery, MessageTopic};
-use super::malformed::is_id;
+use super::message_id::{is_id, our_id};
 use super::questions::error;
 use super::{Child, ChildError, ChildTransport};
 use crate::caller::mailbox::MessageKind;
@@ -139,7 +139,7 @@ impl Child {
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
         if level.is_some_and(|level| caller.wants_level(level)) && self.may_log(&caller) {
             let mut line = Vec::with_capacity(body.len());
-            switchboard_wire::framing::push_single_line(body, &mut line);
+            switchboard_wire::single_line::push_single_line(body, &mut line);
             caller.push(MessageKind::Log, line);
         }
     }
@@ -202,26 +202,4 @@ fn with_one_outcome(id: Raw<'_>, outcome: Outcome<'_>) -> Bytes {
         Outcome::Error(error) => rpc::error(id.get(), error.get()),
     }
     .into()
-}
-
-/// Parses one of our ids, in any spelling that children send: `7`, `"7"`, `7.0`.
-pub(super) fn our_id(raw: &str) -> Option<ChildId> {
-    let text = raw.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(raw);
-    let text = text.strip_suffix(".0").unwrap_or(text);
-    text.parse().ok().map(ChildId)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn our_ids_are_known_in_every_spelling() {
-        for spelling in ["7", "\"7\"", "7.0"] {
-            assert_eq!(our_id(spelling), Some(ChildId(7)), "{spelling}");
-        }
-        for other in ["null", "\"\"", "-7", "7.5", "{}", "\"x\""] {
-            assert_eq!(our_id(other), None, "{other}");
-        }
-    }
 }

@@ -9,6 +9,7 @@ use switchboard_wire::framing::Decoder;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
+use super::end_guard::EndGuard;
 use super::launcher::{ProgramOutput, ProgramProcess, StartedProgram};
 use super::registry::{BudgetSlot, ChildRegistry};
 use super::spawn::ChildExit;
@@ -161,20 +162,6 @@ fn with_stderr(ending: ChildError, tail: &str) -> ChildError {
         ChildError::ClosedOutput { .. } => ChildError::ClosedOutput { stderr: tail.to_owned() },
         ChildError::ClosedInput { .. } => ChildError::ClosedInput { stderr: tail.to_owned() },
         other => other,
-    }
-}
-
-/// Runs however the task ends, even by a panic: fails the calls and removes the child from the registry.
-pub(super) struct EndGuard {
-    pub(super) child: Arc<Child>,
-    pub(super) registry: Arc<ChildRegistry>,
-}
-
-impl Drop for EndGuard {
-    fn drop(&mut self) {
-        self.child.end();
-        self.child.lifecycle.set_cleared();
-        self.registry.remove(&self.child);
     }
 }
 

@@ -15,7 +15,7 @@ use switchboard_wire::oversize::IdScan;
 use switchboard_wire::visible::visible;
 
 use super::calls::{CallOutcome, ChildId};
-use super::inbound::our_id;
+use super::message_id::{is_id, our_id};
 use super::questions::error;
 use super::{Child, ChildError, ChildTransport};
 
@@ -107,11 +107,6 @@ impl Child {
             self.stderr.push_stdout(line, self.name());
         }
     }
-}
-
-/// Whether an answer may have this id, which was found in text that may not be JSON.
-pub(super) fn is_id(id: &str) -> bool {
-    !id.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(id).is_ok()
 }
 
 /// What is wrong with an answer, in enough detail for the author of the server.

@@ -2,7 +2,7 @@
 //! in the same table, and its messages are dispatched by the same code.
 //!
 //! One task owns the connection (`run`): it receives commands, gives each message a task of its own, and ends
-//! them all when the child is told to stop. `post.rs` sends one message and handles its response,
+//! them all when the child is told to stop. `post.rs` sends a request and handles its response, `notify.rs` sends a message that needs no answer,
 //! `handshake.rs` finds out which protocol the server speaks, `stream.rs` reads a legacy server's own stream,
 //! `old_sse.rs` is the transport of 2024-11-05. `client.rs` handles HTTP, credentials and redirects;
 //! `address.rs`, `headers.rs` and `sse.rs` are pure.
@@ -15,6 +15,7 @@ mod handshake;
 mod headers;
 pub(crate) mod http_clients;
 mod inbound;
+mod notify;
 mod old_sse;
 mod post;
 mod sse;
@@ -39,9 +40,9 @@ pub use http_clients::{HttpClients, root_cause};
 
 use switchboard_definitions::definition::{ResolvedRemote, Transport};
 
-use super::life::EndGuard;
+use super::cancel_notification::cancelled;
+use super::end_guard::EndGuard;
 use super::outbox::OutboxError;
-use super::transport::{ChildTransport, cancelled};
 use super::{
     BudgetSlot, Child, ChildError, ChildId, ChildStart, Protocol, ServerInfo, StartDeps, StartError,
 };
@@ -134,7 +135,7 @@ pub(super) async fn connect(
     let (commands, waiting) = mpsc::channel(COMMAND_QUEUE);
     let handle = RemoteHandle { connection: connection.clone(), commands, closed: AtomicBool::new(false) };
     let number = deps.http_clients.number();
-    let child = Arc::new(Child::new(start, deps, number, None, ChildTransport::Http(handle)));
+    let child = Arc::new(Child::new(start, deps, number, None, handle.into()));
     deps.registry.add(&child, slot);
     let end_guard = EndGuard { child: child.clone(), registry: deps.registry.clone() };
     tokio::spawn(run(child.clone(), connection, waiting, end_guard));
@@ -210,7 +211,7 @@ impl InFlightPosts<'_> {
                 };
                 self.tasks.spawn(async move {
                     let _place = place;
-                    post::send_notification(&child, &connection, body).await;
+                    notify::send_notification(&child, &connection, body).await;
                     None
                 });
             }
@@ -226,7 +227,7 @@ impl InFlightPosts<'_> {
         }
         let (child, connection) = (self.child.clone(), self.connection.clone());
         self.tasks.spawn(async move {
-            post::send_notification(&child, &connection, cancelled(id).into()).await;
+            notify::send_notification(&child, &connection, cancelled(id).into()).await;
             tokio::time::sleep(CANCEL_GRACE).await;
             post.iter().for_each(AbortHandle::abort);
             None

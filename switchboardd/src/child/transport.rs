@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use switchboard_mcp::methods;
-use switchboard_wire::rpc;
 use tokio::time::Instant;
 
+use super::cancel_notification::cancelled;
 use super::outbox::{Outbox, OutboxError};
 use super::remote::RemoteHandle;
 use super::{Child, ChildId, Protocol};
@@ -14,6 +13,12 @@ use super::{Child, ChildId, Protocol};
 pub(super) enum ChildTransport {
     Stdio(Outbox),
     Http(RemoteHandle),
+}
+
+impl From<RemoteHandle> for ChildTransport {
+    fn from(remote: RemoteHandle) -> Self {
+        Self::Http(remote)
+    }
 }
 
 impl ChildTransport {
@@ -88,10 +93,4 @@ impl Child {
             ChildTransport::Http(remote) => remote.cancel(id, notify_child),
         }
     }
-}
-
-/// The notification that cancels a request.
-pub(super) fn cancelled(ChildId(id): ChildId) -> Vec<u8> {
-    let params = format!(r#"{{"requestId":{id},"reason":"the caller no longer waits"}}"#);
-    rpc::notification(methods::CANCELLED, Some(&params))
 }

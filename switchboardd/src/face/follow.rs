@@ -8,8 +8,8 @@ use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, Outcome};
 
 use super::HostRequest;
-use super::offers::RequestedItem;
-use super::single::forward;
+use super::forward::forward;
+use super::requested_item::RequestedItem;
 use crate::caller::Caller;
 use crate::caller::subscriptions::Subscriber;
 use crate::suite::failure::Failure;

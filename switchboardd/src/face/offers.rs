@@ -6,12 +6,13 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_mcp::log_level::LogLevel;
 use switchboard_mcp::methods;
-use switchboard_wire::envelope::{quoted, string};
+use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
-use super::single::forward;
+use super::forward::forward;
+use super::requested_item::{RequestedItem, member};
 use super::{HostRequest, links};
 use crate::caller::Caller;
 use crate::caller::mailbox::MessageKind;
@@ -21,7 +22,6 @@ use crate::child::ListKind;
 use crate::pool::PoolStatus;
 use crate::session::Session;
 use crate::suite::failure::Failure;
-use crate::suite::outgoing::Swap;
 use crate::suite::{Suite, SuiteReply};
 
 /// `_meta` key of an incomplete list.
@@ -160,29 +160,6 @@ pub(super) async fn complete(
         }
         _ => Err(Failure::InvalidParams("`ref.type` must be `ref/prompt` or `ref/resource`".to_owned())),
     }
-}
-
-/// A name or URI in a request.
-pub(super) struct RequestedItem<'a> {
-    pub(super) text: String,
-    raw: Raw<'a>,
-}
-
-impl<'a> RequestedItem<'a> {
-    /// The replacement that makes the request say `own`; `None` if it does already.
-    pub(super) fn swapped(&self, own: &str) -> Option<Swap<'a>> {
-        (self.text != own).then(|| Swap { raw: self.raw, with: quoted(own) })
-    }
-}
-
-/// A string member; an error if it is missing or repeated.
-pub(super) fn member<'a>(object: &Members<'a>, name: &str) -> Result<RequestedItem<'a>, Failure> {
-    let mut found = object.0.iter().filter(|(key, _)| key == name);
-    let raw = match (found.next(), found.next()) {
-        (Some((_, raw)), None) => string(*raw).map(|text| RequestedItem { text: text.into(), raw: *raw }),
-        _ => None,
-    };
-    raw.ok_or_else(|| Failure::InvalidParams(format!("`{name}` must be there once, and a string")))
 }
 
 /// The merged items, after waiting for lists that children just reported as changed: the host that caused the

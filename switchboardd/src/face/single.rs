@@ -12,14 +12,14 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
-use super::offers::member;
+use super::forward::forward;
+use super::requested_item::member;
 use super::{HostRequest, follow, initialize, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ToolList;
 use crate::suite::failure::Failure;
 use crate::suite::login::{self, LoginOutcome};
-use crate::suite::outgoing::{OutgoingParams, Swap};
 use crate::suite::{CallContext, Suite, SuiteReply};
 
 pub(super) async fn answer(
@@ -153,25 +153,4 @@ async fn list_tools(
     let lease = suite.lease(CallContext::new(caller, None)).await?;
     let list = lease.tools(suite.limits, Instant::now()).await.map_err(|error| suite.failed(None, error))?;
     Ok(known_tools(suite, caller, &list))
-}
-
-/// Forwards a request unchanged except for ids, progress tokens and `swap`.
-pub(super) async fn forward(
-    suite: &Suite,
-    caller: &Arc<Caller>,
-    request: HostRequest<'_>,
-    tool: Option<&str>,
-    swap: Option<Swap<'_>>,
-) -> Result<SuiteReply, Failure> {
-    request.set_suite(suite);
-    let mut call = CallContext::new(caller, request.notes);
-    let send_right = caller.send_queue(suite.child_name()).await;
-    let token = request.params.progress_token();
-    (call.tool, call.token) = (tool, token.map(Raw::get));
-    let lease = suite.lease(call).await?;
-    let params = OutgoingParams::Forward { params: request.params.raw, token, swap: swap.as_ref() };
-    let sent = suite.send(lease, call, request.method, &params).await;
-    let sent = sent.map_err(|error| suite.unavailable(tool, error))?;
-    drop(send_right);
-    suite.await_response(sent, call, request.method, &params).await
 }

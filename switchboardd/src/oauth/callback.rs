@@ -181,7 +181,7 @@ fn judge(query: &str, expected: &ExpectedCallback) -> Option<CallbackResult> {
     }
     if let Some(error) = fields.get("error") {
         let why = fields.get("error_description").map_or(String::new(), |why| format!(": {why}"));
-        return Some(CallbackResult::Denied(super::grant::shortened(&format!("{error}{why}"))));
+        return Some(CallbackResult::Denied(super::error_response::shortened(&format!("{error}{why}"))));
     }
     fields.remove("code").filter(|code| !code.is_empty()).map(CallbackResult::Code)
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::error_response::said;
 use super::fetch::{FetchError, OauthHttp, shown};
 use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
@@ -199,7 +200,7 @@ pub async fn register(
     let fetched = fetch.post(&url, wanted.to_string()).await?;
     let refused = |why| NoClient::Refused { place: shown(&url), status: fetched.status.as_u16(), why };
     if !fetched.status.is_success() {
-        return Err(refused(super::grant::said(&fetched.body)));
+        return Err(refused(said(&fetched.body)));
     }
     let given: RegistrationResponse = serde_json::from_slice(&fetched.body)
         .map_err(|_| refused(": its answer is no registration".to_owned()))?;

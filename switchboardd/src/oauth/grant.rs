@@ -10,19 +10,15 @@ use oauth2::{
     PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, Scope, TokenResponse,
     TokenUrl,
 };
-use serde::Deserialize;
 use switchboard_definitions::time::unix_seconds;
-use switchboard_wire::visible::clipped;
 use url::Url;
 
 use super::client::{ClientAuthMethod, OauthClient};
+use super::error_response::{said, shortened};
 use super::fetch::{FetchError, OauthHttp};
 use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
 use super::stored_login::{Grant, Tokens};
-
-/// Foreign error messages are clipped to this many characters.
-const MAX_ERROR_CHARS: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
@@ -214,27 +210,6 @@ fn grant_error(error: RequestTokenError<FetchError, BasicErrorResponse>) -> Gran
     }
 }
 
-/// The error in a response, as the end of a sentence.
-pub fn said(body: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct ErrorBody {
-        error: String,
-        error_description: Option<String>,
-    }
-    match serde_json::from_slice::<ErrorBody>(body) {
-        Ok(ErrorBody { error, error_description: Some(why) }) => {
-            format!(": {}", shortened(&format!("{error}: {why}")))
-        }
-        Ok(ErrorBody { error, .. }) => format!(": {}", shortened(&error)),
-        Err(_) => String::new(),
-    }
-}
-
-/// Clips a foreign message and makes its hidden characters visible.
-pub fn shortened(words: &str) -> String {
-    clipped(words, MAX_ERROR_CHARS)
-}
-
 /// Seconds since 1970.
 pub fn now() -> u64 {
     unix_seconds(SystemTime::now())
@@ -278,14 +253,6 @@ mod tests {
         assert!(page.state.len() >= 22 && fields["code_challenge"].len() == 43);
         assert!(!terms("").page().unwrap().url.as_str().contains("scope"));
         assert_ne!(page.state, terms("").page().unwrap().state);
-    }
-
-    #[test]
-    fn foreign_messages_are_clipped() {
-        assert_eq!(shortened("a\nb"), r"a\u{a}b");
-        assert_eq!(shortened(&"x".repeat(300)).chars().count(), MAX_ERROR_CHARS + 1);
-        assert_eq!(said(br#"{"error":"x","error_description":"y"}"#), ": x: y");
-        assert_eq!(said(b"<html>"), "");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::{quoted, range_of, splice_into};
-use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
+use switchboard_wire::single_line::push_single_line;
 
 use crate::child::ChildId;
 

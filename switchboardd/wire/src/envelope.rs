@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use crate::framing::push_single_line;
 use crate::raw::Raw;
+use crate::single_line::push_single_line;
 
 pub const PARSE_ERROR: i64 = -32700;
 pub const INVALID_REQUEST: i64 = -32600;

@@ -9,6 +9,7 @@ use std::ops::Range;
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::oversize::{IdScan, NestingScanner};
+use crate::single_line::push_single_line;
 
 /// The longest message that is accepted from a child or a host.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
@@ -292,16 +293,6 @@ pub fn encode(framing: Framing, body: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(body);
         }
     }
-}
-
-/// Appends `body` without its raw line breaks.
-pub fn push_single_line(body: &[u8], out: &mut Vec<u8>) {
-    let mut rest = body;
-    while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
-        out.extend_from_slice(&rest[..at]);
-        rest = &rest[at + 1..];
-    }
-    out.extend_from_slice(rest);
 }
 
 #[cfg(test)]

@@ -21,4 +21,5 @@ pub mod raw;
 pub mod rpc;
 pub mod runtime_paths;
 pub mod secret;
+pub mod single_line;
 pub mod visible;

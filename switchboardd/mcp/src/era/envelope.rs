@@ -2,9 +2,9 @@
 //! and their order; only the members that belong to one hop are added or removed.
 
 use switchboard_wire::envelope::quoted;
-use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::single_line::push_single_line;
 
 use super::{CAPABILITIES_KEY, CLIENT_KEY, LEVEL_KEY, VERSION_KEY, is_hop_key};
 use crate::client_capabilities::ClientCapabilities;

@@ -21,7 +21,7 @@ use super::address::resolve_redirect;
 use super::auth::{AuthDecision, Authorizer, Challenge};
 use super::http_clients::root_cause;
 use crate::caller::Caller;
-use crate::child::failure::clip;
+use crate::child::clip::clip;
 
 /// Limit of redirects that one request follows.
 const MAX_HOPS: usize = 4;

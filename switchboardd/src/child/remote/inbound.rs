@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Response;
-use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE, push_single_line};
+use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE};
+use switchboard_wire::single_line::push_single_line;
 
 use super::RemoteError;
 use super::client::next_chunk;

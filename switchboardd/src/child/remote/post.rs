@@ -1,4 +1,4 @@
-//! Sends one message to a remote child and handles the response.
+//! Sends a request to a remote child and handles the response.
 //!
 //! A request is sent again only if the server said that it did not accept it: it forgot the session, or a
 //! header did not match. If the connection breaks, the call may have run, and the error says so.
@@ -14,16 +14,13 @@ use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::client::{RemoteBody, body as read_body, content_type, refusal_bytes, shown};
 use super::inbound::{ResumePoint, StreamEnd, read_events};
 use super::{RemoteConnection, RemoteError, RemoteState, handshake, headers};
 use crate::child::calls::CallOutcome;
 use crate::child::{Child, ChildError, ChildId, Limits, Protocol, ToolList};
-
-/// Timeout of a message that nobody waits for.
-const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Timeout of a list that a call waits for.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -62,21 +59,6 @@ pub(super) async fn send_request(
             guard.error = Some(connection.without_values(error));
         }
     }
-}
-
-/// Sends a message that needs no answer; one that cannot be sent is lost.
-pub(super) async fn send_notification(child: &Arc<Child>, connection: &Arc<RemoteConnection>, body: Bytes) {
-    let state = connection.state();
-    let Ok(message) = Message::parse(&body) else { return };
-    let headers = headers::of_message(&state, &message, None);
-    let sent = timeout(NOTIFICATION_TIMEOUT, connection.post(&state, headers, body.clone(), None)).await;
-    let why = match sent {
-        Ok(Ok(response)) if response.status().is_success() => return,
-        Ok(Ok(response)) => format!("HTTP status {}", response.status().as_u16()),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "too slow".to_owned(),
-    };
-    tracing::debug!(target: "child", child = child.name(), why, "a message was not taken");
 }
 
 /// Fails a call that would otherwise never be answered.

@@ -1,6 +1,6 @@
 //! The format of messages on an event stream.
 
-use switchboard_wire::framing::push_single_line;
+use switchboard_wire::single_line::push_single_line;
 
 use crate::session::EventId;
 

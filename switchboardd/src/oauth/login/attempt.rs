@@ -12,6 +12,7 @@ use crate::oauth::bearer_challenge::BearerChallenge;
 use crate::oauth::callback::{CallbackResult, CallbackServer, ExpectedCallback};
 use crate::oauth::client::{self, ClientOptions, ClientPlan, OauthClient, Registration};
 use crate::oauth::discovery::{self, DiscoveredServer};
+use crate::oauth::error_response;
 use crate::oauth::fetch::OauthHttp;
 use crate::oauth::grant::{self, AuthorizationTerms, AuthorizationUrl, GrantError};
 use crate::oauth::scopes::{self, ScopeSources, Scopes};
@@ -156,7 +157,7 @@ impl PreparedLogin {
             Ok(CallbackResult::Denied(why)) => Err(format!("the authorization server said no: {why}")),
             Ok(CallbackResult::WrongIssuer(Some(other))) => Err(format!(
                 "the answer came from `{}` and not from `{}`, which was asked",
-                grant::shortened(&other),
+                error_response::shortened(&other),
                 self.terms.authority.issuer
             )),
             Ok(CallbackResult::WrongIssuer(None)) => {
