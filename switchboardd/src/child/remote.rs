@@ -2,7 +2,7 @@
 //! in the same table, and its messages are dispatched by the same code.
 //!
 //! One task owns the connection (`run`): it receives commands, gives each message a task of its own, and ends
-//! them all when the child is told to stop. `post.rs` sends a request and handles its response, `notify.rs` sends a message that needs no answer,
+//! them all when the child is told to stop. `post.rs` sends a request and handles its response, `notification.rs` sends a message that needs no answer,
 //! `handshake.rs` finds out which protocol the server speaks, `stream.rs` reads a legacy server's own stream,
 //! `old_sse.rs` is the transport of 2024-11-05. `client.rs` handles HTTP, credentials and redirects;
 //! `address.rs`, `headers.rs` and `sse.rs` are pure.
@@ -15,7 +15,7 @@ mod handshake;
 mod headers;
 pub(crate) mod http_clients;
 mod inbound;
-mod notify;
+mod notification;
 mod old_sse;
 mod post;
 mod sse;
@@ -211,7 +211,7 @@ impl InFlightPosts<'_> {
                 };
                 self.tasks.spawn(async move {
                     let _place = place;
-                    notify::send_notification(&child, &connection, body).await;
+                    notification::send_notification(&child, &connection, body).await;
                     None
                 });
             }
@@ -227,7 +227,7 @@ impl InFlightPosts<'_> {
         }
         let (child, connection) = (self.child.clone(), self.connection.clone());
         self.tasks.spawn(async move {
-            notify::send_notification(&child, &connection, cancelled(id).into()).await;
+            notification::send_notification(&child, &connection, cancelled(id).into()).await;
             tokio::time::sleep(CANCEL_GRACE).await;
             post.iter().for_each(AbortHandle::abort);
             None

@@ -16,7 +16,7 @@ use switchboard_wire::rpc;
 use tokio::time::timeout;
 
 use super::old_sse::{self, OldSseStart};
-use super::{RemoteConnection, RemoteError, RemoteState, notify, stream};
+use super::{RemoteConnection, RemoteError, RemoteState, notification, stream};
 use crate::child::calls::ChildResponse;
 use crate::child::clip::clip;
 use crate::child::handshake::{NO_TIMEOUT, names_modern, params, read};
@@ -157,7 +157,7 @@ async fn initialize(
     };
     connection.change(|state| state.revision = Some(server_info.revision));
     let ready = rpc::notification(methods::INITIALIZED, None);
-    notify::send_notification(child, connection, ready.into()).await;
+    notification::send_notification(child, connection, ready.into()).await;
     Ok(ProbeOutcome::Initialized(server_info))
 }
 
