@@ -104,7 +104,7 @@ impl Listener {
         }
     }
 
-    /// Whether only local processes can connect; their connections are counted before they are accepted.
+    /// Whether only local processes can connect. Such connections take a permit before they are accepted.
     pub(super) fn is_socket(&self) -> bool {
         !matches!(self, Self::Tcp(_))
     }
