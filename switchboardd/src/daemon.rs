@@ -50,7 +50,7 @@ const CHILD_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How a daemon stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Calls in flight may finish, and sessions are told why the daemon drains.
+    /// Calls in flight may finish, and sessions are told whether another daemon follows.
     Drain(Draining),
     /// Calls in flight fail, and the daemon waits for no session.
     AtOnce,

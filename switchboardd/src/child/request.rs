@@ -100,8 +100,8 @@ impl Child {
         opened.send()
     }
 
-    /// Waits until a request that was refused with [`ChildError::Busy`] may be retried. Fails if the child
-    /// stops reading.
+    /// Waits until a request that was refused with [`ChildError::Busy`] may be retried. Fails at `due`, or if
+    /// the child reads nothing for `silence`.
     pub async fn wait_for_room(&self, silence: Duration, due: Instant) -> Result<(), ChildError> {
         self.transport.wait_for_room(silence, due).await.map_err(|_| ChildError::Busy)
     }

@@ -65,7 +65,7 @@ impl Shutdown {
         self.phase.subscribe()
     }
 
-    /// Why the daemon drains, for shims; `None` while it serves.
+    /// Whether another daemon follows, for shims; `None` unless this daemon is draining.
     pub fn draining(&self) -> Option<Draining> {
         self.phase.borrow().draining()
     }

@@ -2,8 +2,8 @@
 //! `envelope`, written by `rpc`), the headers and paths of the HTTP connection between the two (`hop`), and
 //! the paths by which they find each other (`runtime_paths`).
 //!
-//! A leaf crate: it knows JSON-RPC but no MCP method. Only `lazy_stream` (the connection between the two),
-//! `runtime_paths`, `folder`, `process` and `peer` do I/O; the last four check whether the other side exists
+//! A leaf crate: it knows JSON-RPC but no MCP method. I/O is done by `lazy_stream` (the connection between
+//! the two) and by `runtime_paths`, `folder`, `process` and `peer`, which check whether the other side exists
 //! and which user runs it.
 
 pub mod backoff;

@@ -1,5 +1,5 @@
-//! Reads regular files that another user may have written. Refuses pipes, devices, links, endless files and
-//! files that are not text; no call here blocks on another process.
+//! Reads regular files that another user may have written. Refuses pipes, devices, endless files, files that
+//! are not text and, with [`Links::Refuse`], links. No call here blocks on another process.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
