@@ -91,7 +91,7 @@ fn is_clean(what: &str, text: &str) {
     }
 }
 
-/// What commands say.
+/// Checks that the output of these commands contains no secret.
 fn commands_are_clean(home: &Home, commands: &[&[&str]]) {
     for command in commands {
         let output = home.command(command);
@@ -99,14 +99,14 @@ fn commands_are_clean(home: &Home, commands: &[&[&str]]) {
     }
 }
 
-/// What one server is shown as by its own route and by these commands.
+/// Checks what the server's own route and these commands show of it.
 fn server_is_clean(home: &Home, daemon: &DaemonProcess, name: &str, commands: &[&[&str]]) {
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
     is_clean(name, &daemon.endpoint().post(&format!("/proxy/{name}"), initialize).text());
     commands_are_clean(home, commands);
 }
 
-/// What the daemon and the commands tell of all servers, and the log.
+/// Checks the log, and what the daemon and the commands show of all servers.
 fn is_clean_as_a_whole(home: &Home, daemon: &DaemonProcess) {
     for target in ["/status", "/suites", "/proxy", "/metrics"] {
         is_clean(target, &daemon.endpoint().get(target).text());

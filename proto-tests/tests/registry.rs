@@ -255,7 +255,7 @@ fn batches_are_accepted_only_in_revision_2025_03_26() {
         ]))
         .all();
     assert_eq!(streamed.iter().filter(|message| message.get("id").is_some()).count(), 2);
-    // A message that cannot be taken is answered by itself, and the others run.
+    // An invalid message gets its own error; the other messages still run.
     let mixed = old.call(&json!([
         {"jsonrpc": "2.0", "id": 5, "method": "ping"},
         {"jsonrpc": "2.0", "id": 6, "method": "initialize", "params": {}},

@@ -36,7 +36,7 @@ pub struct Catalog {
     pub problems: Vec<Problem>,
     /// The result of `tools/list`, formatted once.
     pub tools_list: String,
-    /// Of the list of tools: it changes when that does.
+    /// Digest of the tool list.
     tools_digest: Arc<str>,
     by_name: BTreeMap<String, usize>,
     by_child: BTreeMap<String, usize>,
@@ -161,7 +161,7 @@ impl Catalog {
         MergedItems::of(parts, MergeRules { personal, workspace: own.unwrap_or(personal) })
     }
 
-    /// Logs what is shown from now on, and the problems that were not logged before.
+    /// Logs what hosts are now shown, and the problems that were not logged before.
     pub fn log_loaded(&self, before: Option<&Self>) {
         let known = before.map_or(&[][..], |before| &before.problems);
         for problem in self.problems.iter().filter(|problem| !known.contains(problem)) {

@@ -1,5 +1,6 @@
-//! Who is told that something changed: lists (`list_changes`), and requests that stay open to be told
-//! (`listen_requests`). Which host follows which resource is in `caller::subscriptions`, because children outlive it.
+//! Notifies hosts of changed lists (`list_changes`) and answers `subscriptions/listen` requests
+//! (`listen_requests`). Which host subscribes to which resource is in `caller::subscriptions`, because
+//! subscriptions outlive children.
 
 pub mod list_changes;
 pub mod listen_requests;

@@ -108,16 +108,16 @@ pub struct Child {
     transport: ChildTransport,
     call_table: CallTable,
     lifecycle: Lifecycle,
-    /// What it said of itself in its handshake.
+    /// The server info from the child's handshake.
     server_info: OnceLock<ServerInfo>,
     tool_cache: tools::ToolCache,
     offer_cache: lists::OfferCache,
     following: SubscriptionState,
-    // A leaf lock: held for a look or a change.
+    // A leaf lock: held to read or replace the value.
     ownership: Mutex<Ownership>,
     roots: roots::Roots,
     cancels: CancelWatch,
-    /// A `ping` finds out whether it still answers.
+    /// A `ping` that checks whether the child still answers is in flight.
     probing: AtomicBool,
     /// The child has asked a host for sampling or elicitation.
     asks: AtomicBool,

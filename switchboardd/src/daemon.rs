@@ -1,7 +1,7 @@
-//! The serving daemon: takes listeners, serves until it is told to go, and leaves nothing behind.
+//! The serving daemon: takes listeners, serves until it is told to stop, then shuts down.
 //!
-//! [`run`] knows no signals, files or processes, so that a test can drive a whole daemon in memory (`daemon/simulation.rs`).
-//! `daemon/start_up.rs` is the daemon as a process.
+//! [`run`] handles no signals, files or processes, so that a test can drive a whole daemon in memory
+//! (`daemon/simulation.rs`). `daemon/start_up.rs` runs the daemon as a process.
 
 mod collector;
 mod fatal;
@@ -47,17 +47,17 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Children are stopped in stages; this is longer than all of them take.
 const CHILD_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a daemon is to stop.
+/// How a daemon stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Calls in flight may finish, and sessions are told what to make of it.
+    /// Calls in flight may finish, and sessions are told whether another daemon follows.
     Drain(Draining),
-    /// Calls in flight end with a fault, and no session is waited for.
+    /// Calls in flight fail, and the daemon waits for no session.
     AtOnce,
 }
 
-/// Serves until `stop` resolves or somebody stops the daemon by a request, then drains and stops the children. Dropping
-/// this ends it without either.
+/// Serves until `stop` resolves or a request stops the daemon, then drains and stops the children. Dropping
+/// this future skips both.
 pub async fn run(reloader: &Arc<Reloader>, listeners: Vec<Listener>, stop: impl Future<Output = Stop>) {
     let daemon = reloader.daemon();
     let _serving = Serving::begin();
@@ -80,7 +80,7 @@ pub async fn run(reloader: &Arc<Reloader>, listeners: Vec<Listener>, stop: impl 
     shut_down(daemon, &server, stop == Some(Stop::AtOnce)).await;
 }
 
-/// What goes on beside the requests; never resolves.
+/// Runs the tasks that do not belong to a request; never resolves.
 async fn run_background_tasks(reloader: &Arc<Reloader>) {
     let daemon = reloader.daemon();
     tokio::join!(

@@ -37,7 +37,8 @@ use context::HostRequest;
 pub use context::{IncomingRequest, RequestContext, era_of};
 pub use run::{repeat_request, run_request};
 
-/// Answers a request: the whole message for the host. By its first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
+/// Answers a request with the whole message for the host. A call joins its child's queue before the first
+/// `.await` that waits; the order of a session's messages depends on that.
 async fn answer(
     context: RequestContext<'_>,
     catalog: &Catalog,

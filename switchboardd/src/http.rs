@@ -38,7 +38,7 @@ use crate::reload::Reloader;
 use crate::savings::SavingsCache;
 use crate::state::Daemon;
 
-/// What routes answer from; each takes the part that it needs.
+/// The state that routes answer from; each route uses the part that it needs.
 #[derive(Debug, Clone)]
 struct AppState {
     daemon: Arc<Daemon>,

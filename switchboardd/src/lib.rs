@@ -1,8 +1,8 @@
 //! The Switchboard daemon and its commands. `daemon::run` takes the daemon's state, its listeners and a future that stops
 //! it; `daemon::simulation` makes all of these in memory.
 //!
-//! The modules stand in the order of a call's way, from top to bottom. A module names only modules below it, and
-//! `tests/tidy.rs` checks that. `ARCHITECTURE.md` at the root of the repository has the map.
+//! The modules are listed in the order in which a call passes through them. A module names only modules below
+//! it; `tests/tidy.rs` checks that. `ARCHITECTURE.md` at the root of the repository has the map.
 
 #![warn(clippy::print_stderr)]
 #![allow(
@@ -15,12 +15,12 @@ pub mod cli;
 
 pub mod daemon;
 
-// The way in.
+// Entry points.
 pub(crate) mod http;
 
 pub(crate) mod reload;
 
-// What a host sees.
+// What hosts see.
 pub(crate) mod face;
 
 pub(crate) mod state;
@@ -42,7 +42,7 @@ pub mod child;
 
 pub(crate) mod caller;
 
-// What all of them use.
+// Shared by all of the above.
 pub mod savings;
 
 pub(crate) mod observe;

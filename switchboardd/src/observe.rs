@@ -1,4 +1,4 @@
-//! What is measured: counters and histograms, their export, traces, and the signal that a status changed.
+//! Counters and histograms, their export, traces, and the signal that the status changed.
 
 pub mod metrics;
 pub mod metrics_export;

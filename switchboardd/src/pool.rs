@@ -64,7 +64,7 @@ pub struct ChildServices {
     pub manifests: Manifests,
     pub run_log: Arc<RunLog>,
     pub runners: Arc<Runners>,
-    /// What starts the programs of children.
+    /// Starts the programs of children.
     pub launcher: Launcher,
     /// Notified when the lists of a child may have changed.
     pub lists_changed: Arc<Notify>,
@@ -293,7 +293,7 @@ impl Pool {
         self.lock().alive().map(|member| member.child().clone()).collect()
     }
 
-    /// The same with what is known of their use.
+    /// The running children as members, which know their leases.
     pub fn members(&self) -> Vec<Arc<Member>> {
         self.lock().alive().cloned().collect()
     }

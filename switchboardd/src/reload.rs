@@ -59,7 +59,7 @@ async fn run_blocking_with_timeout<T: Send + 'static>(
     tokio::time::timeout(READ_TIMEOUT, try_run_blocking(work)).await.ok()?
 }
 
-/// Keeps what the daemon shows as its files say.
+/// Reloads the daemon's files, and updates what hosts are shown.
 #[derive(Debug)]
 pub struct Reloader {
     daemon: Arc<Daemon>,
@@ -83,12 +83,11 @@ impl Reload for Reloader {
 }
 
 impl Reloader {
-    /// The daemon that it reloads.
     pub fn daemon(&self) -> &Arc<Daemon> {
         &self.daemon
     }
 
-    /// Whoever asks the daemon for a reload gets it from here, for as long as this is there.
+    /// Registers itself for the daemon's reload requests. The daemon holds only a weak reference to it.
     pub fn new(daemon: &Arc<Daemon>) -> Arc<Self> {
         let watcher = Watcher::new(daemon.reload_requests.changed_handle().clone());
         let reloader = Arc::new(Self {
@@ -284,7 +283,7 @@ impl Reloader {
         }
     }
 
-    /// One swap; hosts that see another list than before hear of it.
+    /// Publishes a new catalog in one swap, and notifies hosts whose lists changed.
     fn show(
         &self,
         workspace: &Arc<Workspace>,

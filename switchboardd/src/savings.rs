@@ -26,8 +26,8 @@ use snapshot::SavingsSnapshot;
 pub struct SavingsCache(Mutex<Option<(Instant, Arc<Value>)>>);
 
 impl SavingsCache {
-    /// What is saved now. Those who ask while somebody looks get what the next look finds, all of them the same.
-    /// `collect` reads files: it runs beside the one thread that works.
+    /// The current report. Requests that arrive while a report is computed share the next one. `collect`
+    /// reads files, so it runs off the event loop.
     pub async fn current(
         &self,
         recorder: &Arc<SavingsRecorder>,

@@ -44,7 +44,7 @@ pub struct Session {
     pub caller: Arc<Caller>,
     /// The event streams of a host that speaks HTTP.
     pub streams: Option<Arc<Streams>>,
-    /// Which lists its host was last shown or told of; `list_changes` compares them.
+    /// Fingerprints of the lists that the host was last shown or notified of; `list_changes` compares them.
     // A leaf lock: held to copy or replace it.
     fingerprints: Mutex<Option<ListFingerprints>>,
     // A leaf lock: held for an insert or a lookup.
@@ -117,7 +117,7 @@ impl Session {
         streams: Option<Arc<Streams>>,
     ) -> Arc<Self> {
         workspace.root.iter().for_each(|root| caller.set_folder(root));
-        // The tools of a child are compared once its host knows the child.
+        // For the face of a single child, comparison starts when its lists are first shown.
         let has_suites = !id.is_empty() && face.child().is_none();
         let fingerprints = has_suites.then(|| ListFingerprints::of_tools(&workspace.catalog()));
         Arc::new(Self {
@@ -177,7 +177,7 @@ impl Session {
         std::ptr::eq(&**self.workspace.read().expect("BUG: a copy panicked"), workspace)
     }
 
-    /// Which lists its host was last shown or told of; `None` if it was not shown any.
+    /// Fingerprints of the lists that the host was last shown or notified of; `None` if it was shown none.
     pub fn fingerprints(&self) -> Option<ListFingerprints> {
         self.fingerprints.lock().expect("BUG: a copy panicked").clone()
     }

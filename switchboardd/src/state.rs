@@ -56,7 +56,7 @@ pub struct Daemon {
     pub services: ChildServices,
     /// Calls that wait for input from their hosts.
     pub suspended_calls: Arc<SuspendedCalls>,
-    /// Tells hosts of changed lists.
+    /// Notifies hosts of changed lists.
     pub list_changes: ListChanges,
     pub workspaces: Arc<Workspaces>,
     /// Loads workspaces and evicts them, with their pools.
@@ -83,7 +83,7 @@ impl Daemon {
         Self::with_launcher(config_file, config, locations, token, run_log, Launcher::Processes)
     }
 
-    /// The same, with children that `launcher` starts.
+    /// Like `new`, but `launcher` starts the children.
     pub fn with_launcher(
         config_file: PathBuf,
         config: Config,
@@ -185,8 +185,8 @@ impl Daemon {
         self.shutdown.wait_for_drain().await
     }
 
-    /// Counts a request, and as one under way if it `is_awaited`: then [`Daemon::end_request`] has to follow. One that stays
-    /// open for as long as its host likes never has to be finished: a daemon that goes tells it so.
+    /// Counts a request. If `is_awaited`, it counts as in flight until [`Daemon::end_request`]. A draining
+    /// daemon does not wait for the others, which stay open until their host ends them.
     pub fn begin_request(&self, is_awaited: bool) {
         if is_awaited {
             self.shutdown.request_began();
@@ -196,7 +196,7 @@ impl Daemon {
         self.services.status_changed.notify();
     }
 
-    /// A request that was under way is over.
+    /// An awaited request has ended.
     pub fn end_request(&self) {
         self.shutdown.request_ended();
         self.services.status_changed.notify();

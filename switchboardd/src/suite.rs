@@ -79,11 +79,11 @@ pub struct Suite {
     summary_max_chars: usize,
 }
 
-/// What a suite reads of the `params` of its `tools/call`.
+/// The `params` of a suite's `tools/call`.
 #[derive(Clone, Copy)]
 struct HostParams<'a> {
     members: &'a Members<'a>,
-    /// The progress token as the host wrote it, whatever it is.
+    /// The host's progress token, unchanged and not validated.
     token: Option<Raw<'a>>,
     arguments: &'a Members<'a>,
 }
@@ -236,7 +236,7 @@ impl Suite {
         self.pool.as_ref().and_then(|pool| pool.manifest())
     }
 
-    /// The tools as far as they are known without a start of the child: as a running one has them, else as it last said.
+    /// The tools, without starting a child: those of a running child, else those of the manifest.
     pub fn tools_if_known(&self) -> Option<Arc<ToolList>> {
         let pool = self.pool.as_ref()?;
         let running = pool.running().iter().find_map(|child| child.known_tools());

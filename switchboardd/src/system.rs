@@ -1,5 +1,5 @@
-//! What the daemon needs of the system it runs on: the login shell's environment, the keyring, the log, its own
-//! processes and the protection of its memory. It knows nothing of MCP.
+//! What the daemon needs from the operating system: the login shell's environment, the keyring, the log, its
+//! own processes and the protection of its memory. It knows nothing of MCP.
 
 pub mod environment;
 pub mod logging;

@@ -64,10 +64,10 @@ async fn a_server_that_crashes_is_started_again_after_its_pause() {
         );
         let pause = [200, 400, 800, 1600, 30_000][crash - 1];
         if pause > 200 {
-            // Nobody waits so long for a server that failed before.
+            // The back-off is longer than a call waits, so the call is refused.
             let refused = host.call("alpha_suite", "echo", &json!({})).await.unwrap_err();
             assert!(refused.contains(&format!("is not started again for {pause} ms")), "{refused}");
-            // The next call waits for the rest.
+            // The next call waits for the rest of the back-off.
             sleep(Duration::from_millis(pause - 100)).await;
         }
         assert_eq!(daemon.record.times("alpha started").len(), crash);

@@ -1,5 +1,6 @@
-//! The rules of the house that a compiler does not check: which module may name which, where an outside crate may be
-//! used, that a type name means one thing, that files stay short, and that only some modules touch files.
+//! Rules for the code that the compiler does not check: which module may name which, where an external crate
+//! may be used, that a type name means one thing, that files stay short, and that only some modules touch
+//! files.
 //!
 //! Each rule reads the sources and fails with one line per violation: the place, and what to do about it.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
@@ -27,8 +28,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("switchboard", "../switchboard-shim/src"),
 ];
 
-/// Outside crates that one module knows, by the paths (of files or folders) that may name them. What is used
-/// everywhere (`serde_json`, `tokio`, `tracing`, `rustix`, `thiserror`, `bytes`, `url`, `serde`) is not here.
+/// External crates that only some modules use, with the paths (of files or folders) that may name them.
+/// Crates that are used everywhere (`serde_json`, `tokio`, `tracing`, `rustix`, `thiserror`, `bytes`, `url`,
+/// `serde`) are not listed.
 const CRATES: &[(&str, &[&str])] = &[
     ("axum", &["src/http"]),
     ("clap", &["src/args", "src/cli"]),
@@ -61,10 +63,10 @@ const CRATES: &[(&str, &[&str])] = &[
 /// Type names that stand for two things, and why. At most five.
 const SAME_NAME: &[(&str, &str)] = &[];
 
-/// Lines of code (tests, comments and blank lines left out) above which a file has a second subject.
+/// The longest file allowed, in lines of code without tests, comments and blank lines.
 const MAX_LINES: usize = 400;
 
-/// Calls that touch files, as far as a text tells.
+/// Calls that touch files, found by text search.
 const FILE_CALLS: &[&str] = &[
     "std::fs",
     "rustix::fs",
@@ -112,7 +114,7 @@ const MAY_TOUCH_FILES: &[(&str, &str)] = &[
 
 /// One file, parsed, without its tests.
 struct Source {
-    /// Below `switchboardd`, such as `src/http/proxy.rs`.
+    /// The path below `switchboardd`, such as `src/http/proxy.rs`.
     name: String,
     package: &'static str,
     /// Its module path within its package.
@@ -273,12 +275,12 @@ impl Paths {
     }
 }
 
-/// The modules of one package, so that a path can be followed to the module that it leads to.
+/// The modules of one package, for resolving paths.
 fn modules<'a>(sources: &'a [Source], package: &str) -> BTreeSet<&'a [String]> {
     sources.iter().filter(|source| source.package == package).map(|source| &*source.module).collect()
 }
 
-/// The module that a path of `source` leads to, if it is one of the same package.
+/// The module that a path in `source` resolves to, if it is in the same package.
 fn target(source: &Source, path: &[String], modules: &BTreeSet<&[String]>) -> Option<Vec<String>> {
     let mut at: Vec<String> = source.module.clone();
     let mut rest = path;
@@ -373,7 +375,8 @@ fn lib_declares_the_modules_in_their_order() {
     assert_eq!(declared, ORDER, "src/lib.rs declares the modules from top to bottom");
 }
 
-/// Files and folders side by side in one folder have an order, too. (A file may name the items of its own parent.)
+/// The files and folders within one folder have no cycles either. (A file may name the items of its own
+/// parent.)
 #[test]
 fn modules_side_by_side_form_no_cycle() {
     let sources = sources();
@@ -402,7 +405,7 @@ fn modules_side_by_side_form_no_cycle() {
     check(&violations);
 }
 
-/// One cycle for each module that is on one: the shortest way back to it.
+/// The shortest cycle through each module that is on one.
 fn cycles(arrows: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     for start in arrows.keys() {

@@ -1,11 +1,11 @@
-//! The thread that serves all hosts. Whatever waits for a disk, or reads what grows with the machine (`/proc`), has no
-//! place on it: a folder that does not answer would keep everybody waiting.
+//! The thread that serves all hosts. Code that waits for a disk, or reads data that grows with the machine
+//! (`/proc`), must not run on it: a folder that does not respond would block every host.
 //!
-//! Everything that touches files says [`may_block`] first; a test below looks that no other module touches any.
+//! Code that touches files calls [`may_block`] first; a test checks that no other module touches files.
 //!
-//! In a simulation (a test that drives a whole daemon with tokio's paused clock) there are no other threads: they would
-//! finish in an order that nobody controls. While a [`Simulation`] lives, such work runs as a task of the runtime,
-//! which costs no virtual time.
+//! In a simulation (a test that drives a whole daemon with tokio's paused clock) there are no other threads,
+//! because the order in which they finish is not controlled. While a [`Simulation`] lives, such work runs as
+//! a task of the runtime and takes no virtual time.
 
 use std::cell::Cell;
 
@@ -32,7 +32,7 @@ impl Drop for Serving {
     }
 }
 
-/// While it lives, work that would run on another thread runs on this one. For a runtime of one thread.
+/// While it lives, work for other threads runs on this one. Needs a single-threaded runtime.
 #[derive(Debug)]
 pub struct Simulation(());
 
@@ -71,7 +71,7 @@ pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     }
 }
 
-/// The same for work whose panic is to end nothing else: `None` if it panicked.
+/// Like `run_blocking`, but a panic of `work` does not propagate: `None` if it panicked.
 pub async fn try_run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     on_blocking_thread(work).await.ok()
 }
@@ -99,7 +99,7 @@ pub fn run_blocking_detached(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Does work of a simulation, which is allowed to touch files, on the thread that serves.
+/// Runs a simulation's work on the serving thread, where it is allowed to touch files.
 fn run_here<T>(work: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A text with placeholders (placeholders) for values that are not known yet.
+/// A text with placeholders for values that are not known yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Template(Vec<Piece>);
 

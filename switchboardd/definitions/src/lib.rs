@@ -1,5 +1,5 @@
-//! What files say: the user's config, the definitions of servers in `.mcp.json` files, and the user's decisions about
-//! them. The daemon and its commands both read files through this crate. It starts nothing and speaks to nobody.
+//! Reads files: the user's config, the definitions of servers in `.mcp.json` files, and the user's decisions
+//! about them. The daemon and its commands both use this crate. It starts no process and opens no connection.
 
 pub mod config;
 pub mod definition;

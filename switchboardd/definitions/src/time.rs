@@ -1,4 +1,4 @@
-//! The time of day: for people who read logs, and in seconds for files.
+//! The time of day: as text for logs, and in seconds for files.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

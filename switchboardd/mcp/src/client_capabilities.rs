@@ -1,4 +1,4 @@
-//! Which requests a host says that it can answer.
+//! Which requests a host declares that it can answer.
 
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;

@@ -35,7 +35,7 @@ impl ProtocolEra {
     }
 }
 
-/// Why a modern request cannot be taken as one.
+/// Why a modern request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
     #[error("{0}")]

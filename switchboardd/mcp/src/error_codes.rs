@@ -1,6 +1,6 @@
-//! The JSON-RPC error codes that MCP adds, all of its modern revisions.
+//! The JSON-RPC error codes that the modern revisions of MCP add.
 
-/// The headers of a request do not fit its body.
+/// The headers of a request contradict its body.
 pub const HEADER_MISMATCH: i64 = -32020;
 /// The host lacks a capability that the request needs.
 pub const LACKS_CAPABILITY: i64 = -32021;

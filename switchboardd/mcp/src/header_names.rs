@@ -2,10 +2,10 @@
 
 pub const SESSION_ID: &str = "mcp-session-id";
 pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
-/// What a modern request says of itself, so that nobody on its way has to read its body.
+/// Modern requests repeat their method and name in headers, so that intermediaries need not read the body.
 pub const METHOD: &str = "mcp-method";
 pub const NAME: &str = "mcp-name";
-/// Before the name of an argument that a tool's schema wants in a header.
+/// Prefix of headers for arguments that a tool's schema wants in a header.
 pub const PARAM_PREFIX: &str = "mcp-param-";
-/// Of server-sent events: the last one that the host has seen of a stream.
+/// The id of the last server-sent event that the host received.
 pub const LAST_EVENT_ID: &str = "last-event-id";

@@ -1,4 +1,4 @@
-//! Fingerprints of the lists that a face shows: whoever keeps them finds out later which lists have changed.
+//! Fingerprints of the lists that a face shows. Comparing two of them tells which lists changed.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::Catalog;
 use crate::caller::subscriptions::{LISTS, ListChangeCounts};
 use crate::child::ListKind;
 
-/// Fingerprints of what a host was last shown or told of.
+/// Fingerprints of the lists that a host was last shown or notified of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListFingerprints {
     /// False if nothing was known about the child yet. Then only its own notifications count as changes.
     is_known: bool,
     change_counts: ListChangeCounts,
     tools: Arc<str>,
-    /// `None` if they are not compared.
+    /// `None` if prompts and resources are not compared.
     offers: Option<OfferFingerprints>,
 }
 
@@ -26,7 +26,7 @@ struct OfferFingerprints {
 }
 
 impl ListFingerprints {
-    /// The tools of the aggregate; prompts and resources are not compared.
+    /// Compares only the tools of the aggregate face, not prompts and resources.
     pub fn of_tools(catalog: &Catalog) -> Self {
         Self { is_known: true, change_counts: [0; 3], tools: catalog.tools_digest.clone(), offers: None }
     }
@@ -72,13 +72,13 @@ impl ListFingerprints {
         self.offers.is_some()
     }
 
-    /// Compares prompts and resources from now on, as `now` has them. A change of the tools that the host was not told
-    /// of stays one.
+    /// Adds the prompts and resources of `now`. The fingerprint of the tools stays, so a change of the tools
+    /// that the host was not notified of is still found.
     pub fn with_offers_of(self, now: Self) -> Self {
         Self { offers: now.offers, ..self }
     }
 
-    /// The same lists as they are now.
+    /// Current fingerprints of the lists that `self` covers.
     pub fn refreshed(&self, catalog: &Catalog, child: Option<&str>) -> Self {
         if child.is_none() && !self.has_offers() {
             return Self::of_tools(catalog);
@@ -129,7 +129,7 @@ mod tests {
         let before = ListFingerprints { offers: None, ..seen(true, "t", "p") };
         let now = seen(true, "u", "q");
         assert_eq!(now.changed_lists(&before), [methods::TOOLS_CHANGED]);
-        // The host is shown the prompts before it is told that the tools changed.
+        // The host is shown prompts before it is notified that the tools changed.
         let shown = before.with_offers_of(now.clone());
         assert_eq!(now.changed_lists(&shown), [methods::TOOLS_CHANGED]);
         assert_eq!(seen(true, "t", "p").changed_lists(&shown), [methods::PROMPTS_CHANGED]);

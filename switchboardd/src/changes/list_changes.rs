@@ -1,7 +1,7 @@
-//! Tells hosts that lists have changed: each host hears of the lists that it sees change, and of each change once.
+//! Notifies hosts of changed lists: each host learns of the lists that it sees, and of each change once.
 //!
-//! Whoever may have changed a list calls `notify`: a reload, a child, a session that comes to another workspace. What has
-//! changed is found out by comparing fingerprints, so nobody is told of a list that is as it was.
+//! Code that may have changed a list calls `notify`: a reload, a child, a session that changes its workspace.
+//! Fingerprints show which lists did change, so no host is notified of an unchanged list.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 pub struct ListChanges {
     /// The open listen requests.
     pub listen_requests: ListenRequests,
-    /// A list may have changed. Children notify it too.
+    /// Notified when a list may have changed, by children too.
     changed: Arc<Notify>,
 }
 
@@ -31,7 +31,7 @@ impl ListChanges {
         Self { listen_requests: ListenRequests::default(), changed }
     }
 
-    /// Lists may be other than they were.
+    /// Call this when a list may have changed.
     pub fn notify(&self) {
         self.changed.notify_one();
     }
@@ -47,7 +47,7 @@ impl ListChanges {
     }
 }
 
-/// Tells a session's host which of its lists changed since it was last shown or told of them.
+/// Notifies a session's host of the lists that changed since it was last shown or notified of them.
 fn notify_changes(session: &Session) {
     let Some(before) = session.fingerprints() else { return };
     let now = before.refreshed(&session.workspace().catalog(), session.face.child());
@@ -58,7 +58,8 @@ fn notify_changes(session: &Session) {
     }
 }
 
-/// The host was shown prompts or resources, or a child's lists, for the first time: from now on it hears of their changes.
+/// Call this when the host was shown prompts, resources or a child's lists: from the first time on, it is
+/// notified of their changes.
 pub fn note_shown(session: &Session) {
     let before = session.fingerprints();
     if session.caller.mailbox().is_none() || before.as_ref().is_some_and(ListFingerprints::has_offers) {
@@ -82,7 +83,7 @@ pub fn notify_all_lists_changed(session: &Session) {
     }
 }
 
-/// A host of the modern era hears nothing that it does not listen for.
+/// A modern host gets only the notifications that it subscribed to.
 fn gets_unrequested_changes(session: &Session) -> bool {
     let host = session.caller.profile();
     !host.is_modern || host.revision.is_some()
@@ -110,7 +111,8 @@ mod tests {
         std::fs::write(work.join("mcps").join(name).join(".mcp.json"), text).unwrap();
     }
 
-    /// What the host of this session hears within a while; `after` is the number of the last message that it took.
+    /// The messages that this session's host gets within a short time; `after` is the number of the last
+    /// message that it read.
     async fn hears(daemon: &Daemon, session: &Session, after: &mut u64) -> Vec<String> {
         let changes = daemon.list_changes.run(&daemon.sessions);
         let _ = tokio::time::timeout(DEBOUNCE * 4, changes).await;
@@ -140,7 +142,7 @@ mod tests {
         assert!(hears(&daemon, &legacy, &mut taken).await.is_empty(), "its list is as it was");
         define(&work, "b");
         reloader.reload(ReloadCause::FileEvent).await;
-        // The host sees prompts for the first time before it is told of the tools.
+        // The host is first shown prompts before it is notified of the tools.
         note_shown(&legacy);
         let heard = hears(&daemon, &legacy, &mut taken).await;
         assert_eq!(heard, [r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#]);

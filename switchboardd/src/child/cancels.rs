@@ -1,4 +1,4 @@
-//! Calls that nobody waits for any more: the child is told, and it is found out whether it has read so.
+//! Cancels calls that no caller waits for any more, and checks whether the child has read the cancels.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,7 +29,7 @@ const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 pub(super) struct CancelWatch {
-    /// A task finds out whether the child has read that calls were cancelled.
+    /// A task is checking whether the child has read the cancels.
     is_watched: AtomicBool,
 }
 

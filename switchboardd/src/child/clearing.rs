@@ -13,7 +13,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How many killed processes are remembered: some fork and exit again and again.
 const MAX_KILLED: usize = 10_000;
 
-/// Processes end in real time, whatever a test does to the clock of the runtime; and a guard has no runtime.
+/// Real time, because processes do not follow a test's paused clock; and a guard has no runtime.
 #[expect(clippy::disallowed_methods, reason = "the time of processes")]
 pub(super) fn real_now() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! Which changes and which logs a child is asked to tell of.
+//! Which changes and which log levels a child is asked to report.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,8 +26,8 @@ pub(super) struct SubscriptionState {
     pub(super) subscriptions_changed: Notify,
     /// Notified when a modern child acknowledged a `subscriptions/listen` request.
     pub(super) acknowledged: Notify,
-    /// The level that it was last told to log from.
-    // A leaf lock: held for a look or a change.
+    /// The log level that the child was last sent.
+    // A leaf lock: held to read or replace the value.
     level: Mutex<Option<LogLevel>>,
 }
 

@@ -1,5 +1,5 @@
-//! How the program of a child is started: as a process under a guard, or, in a simulation, as a task of this runtime
-//! that plays a process.
+//! Starts the program of a child: as a process under a guard, or, in a simulation, as a task of this runtime
+//! that acts as a process.
 //!
 //! Everything above a [`StartedProgram`] is the same for both: the daemon writes to its input, reads its two outputs,
 //! waits for its exit, and ends it by TERM and then KILL.
@@ -25,16 +25,16 @@ use super::outbox::Outbox;
 use super::spawn::{ChildExit, Guard, SpawnedChild, spawn};
 use super::{ChildError, StartDeps};
 
-/// After TERM, how long an in-memory child may take to end, as a guard gives a process.
+/// How long an in-memory child may take to end after TERM; a guard gives a process as long.
 const TERM_GRACE: Duration = Duration::from_secs(1);
 
-/// Above all numbers that Linux gives to processes.
+/// Above all process ids that Linux assigns.
 const FIRST_IN_MEMORY_PID: u32 = (1 << 22) + 1;
 
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// What starts the programs of children.
+/// Starts the programs of children.
 #[derive(Debug, Clone, Default)]
 pub enum Launcher {
     #[default]
@@ -47,7 +47,7 @@ pub type InMemoryRun = Pin<Box<dyn Future<Output = ChildExit> + Send>>;
 
 type Program = dyn Fn(InMemoryStart) -> Result<InMemoryRun, String> + Send + Sync;
 
-/// Plays every program that a definition names.
+/// Replaces every program that a definition names.
 #[derive(Clone)]
 pub struct InMemoryPrograms {
     program: Arc<Program>,
@@ -70,7 +70,7 @@ pub struct InMemoryStart {
     pub term: TermSignal,
 }
 
-/// TERM, as an in-memory child gets it: it ends the child, unless the child catches it.
+/// The TERM signal of an in-memory child: it ends the child, unless the child catches it.
 #[derive(Debug, Clone)]
 pub struct TermSignal {
     is_sent: watch::Receiver<bool>,
@@ -94,7 +94,7 @@ impl TermSignal {
 }
 
 impl InMemoryPrograms {
-    /// `program` is called at each start. An error is why it cannot be started.
+    /// `program` is called at each start; its error is the reason why the start failed.
     pub fn new(
         program: impl Fn(InMemoryStart) -> Result<InMemoryRun, String> + Send + Sync + 'static,
     ) -> Self {
@@ -164,7 +164,7 @@ impl std::fmt::Debug for InMemoryPrograms {
     }
 }
 
-/// A program that was just started: nothing was said to it yet.
+/// A program that was just started; nothing was sent to it yet.
 pub(super) struct StartedProgram {
     pub(super) pid: u32,
     pub(super) guard_pid: Option<u32>,
@@ -200,7 +200,7 @@ impl Launcher {
     }
 }
 
-/// What a child writes.
+/// An output stream of a child.
 pub(super) enum ProgramOutput {
     Pipe(pipe::Receiver),
     InMemory(PipeReader),
@@ -220,14 +220,14 @@ impl AsyncRead for ProgramOutput {
     }
 }
 
-/// What the daemon holds of a running program. Dropping it is the order to end the program.
+/// The daemon's handle of a running program. Dropping it ends the program.
 pub(super) enum ProgramProcess {
     Guarded(Box<Guard>),
     InMemory(InMemoryProcess),
 }
 
 impl ProgramProcess {
-    /// How the program ended.
+    /// Resolves when the program has ended.
     pub(super) async fn exit(&mut self) -> ChildExit {
         match self {
             Self::Guarded(guard) => guard.exit().await,
@@ -235,7 +235,8 @@ impl ProgramProcess {
         }
     }
 
-    /// Ends what is left of the program. False if its guard did not get to it: what it guarded is the daemon's then.
+    /// Ends the rest of the program. False if the guard's exit is unknown: then the daemon has to clear what
+    /// it guarded.
     pub(super) async fn clear(self) -> bool {
         match self {
             Self::Guarded(guard) => guard.clear().await != ChildExit::Unknown,
@@ -255,7 +256,7 @@ pub(super) struct InMemoryProcess {
 
 impl InMemoryProcess {
     async fn exit(&mut self) -> ChildExit {
-        // A task that was aborted, or panicked, has said nothing.
+        // An aborted or panicked task sends no exit.
         let exit = self.exit.wait_for(Option::is_some).await;
         exit.ok().and_then(|exit| *exit).unwrap_or(ChildExit::Signal(SIGKILL))
     }

@@ -217,7 +217,7 @@ pub(crate) mod tests {
     }
 
     impl Child {
-        /// A call of this caller that is sent to it.
+        /// Opens a call of this caller and sends it to the child.
         pub(crate) fn open_call_of(self: &Arc<Self>, caller: &Arc<Caller>) -> InFlight {
             let request = ChildRequest {
                 caller: Some(caller),

@@ -1,4 +1,4 @@
-//! How far a child's life is: it runs, is to stop, has ended, is cleared away; and why it ended.
+//! The lifecycle of a child: running, stopping, ended, cleared; and why it ended.
 
 use std::sync::OnceLock;
 
@@ -35,12 +35,12 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Notes why the child ends, unless a reason was given before.
+    /// Records why the child ends; the first reason counts.
     pub(super) fn set_reason(&self, why: ChildError) {
         let _ = self.reason.set(why);
     }
 
-    /// It answers no more.
+    /// Records that the child has ended: it answers no more calls.
     pub(super) fn set_ended(&self) {
         self.stage.send_if_modified(|stage| {
             let changed = *stage == LifeStage::Alive;
@@ -51,7 +51,7 @@ impl Lifecycle {
         });
     }
 
-    /// Nothing of it is left.
+    /// Records that none of the child's processes is left.
     pub(super) fn set_cleared(&self) {
         self.stage.send_replace(LifeStage::Cleared);
     }

@@ -1,6 +1,6 @@
-//! A pipe in memory, for children that are tasks of this process. It has what the daemon relies on in a pipe of the
-//! system: it holds a limited number of bytes, the writer knows how many of them were not read, and learns at once that
-//! nobody reads any more.
+//! An in-memory pipe, for children that are tasks of this process. It has the properties of a system pipe
+//! that the daemon relies on: a limited capacity, a writer that knows how many bytes are unread, and that
+//! learns at once when the reader is gone.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,14 +12,14 @@ use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
-/// As many bytes as a pipe of Linux holds.
+/// The capacity of a Linux pipe, in bytes.
 const CAPACITY: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
 struct Pipe {
-    // A leaf lock: held to move bytes or to look.
+    // A leaf lock: held to move bytes or to read the state.
     state: Mutex<PipeState>,
-    /// The reader took something, or is gone.
+    /// Notified when the reader has read something or is gone.
     read: Notify,
 }
 
@@ -54,11 +54,11 @@ impl Pipe {
     }
 }
 
-/// The end that is written to. Dropping it is the end of what is read.
+/// The writing end. Dropping it ends the stream for the reader.
 #[derive(Debug)]
 pub struct PipeWriter(Arc<Pipe>);
 
-/// The end that is read from.
+/// The reading end.
 #[derive(Debug)]
 pub struct PipeReader(Arc<Pipe>);
 
@@ -68,22 +68,22 @@ pub(super) fn memory_pipe() -> (PipeWriter, PipeReader) {
 }
 
 impl PipeWriter {
-    /// Writes as much as there is room for; `AGAIN` if there is none, `PIPE` if nobody reads.
+    /// Writes as much as fits; `AGAIN` if nothing fits, `PIPE` if the reader is gone.
     pub(super) fn try_write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         self.0.lock().write(bytes)
     }
 
-    /// Bytes that were written and not read.
+    /// The number of unread bytes.
     pub(super) fn unread(&self) -> u64 {
         self.0.lock().bytes.len() as u64
     }
 
-    /// Resolves when there is room, or nobody reads any more.
+    /// Resolves when there is room, or the reader is gone.
     pub(super) async fn room(&self) {
         self.wait_until(|pipe| pipe.is_reader_gone || pipe.bytes.len() < CAPACITY).await;
     }
 
-    /// Resolves when nobody reads any more.
+    /// Resolves when the reader is gone.
     pub(super) async fn closed(&self) {
         self.wait_until(|pipe| pipe.is_reader_gone).await;
     }

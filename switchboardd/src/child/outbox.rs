@@ -73,7 +73,7 @@ struct OutboxState {
     unread: u64,
 }
 
-/// The end of a child's standard input that is written to.
+/// The writing end of a child's standard input.
 #[derive(Clone)]
 enum InputPipe {
     Process(Arc<AsyncFd<OwnedFd>>),
@@ -97,7 +97,7 @@ impl InputPipe {
         }
     }
 
-    /// Resolves when the child does not read any more.
+    /// Resolves when the child has closed its input.
     async fn closed(&self) {
         match self {
             Self::Process(pipe) => drop(pipe.ready(Interest::ERROR).await),
@@ -105,7 +105,7 @@ impl InputPipe {
         }
     }
 
-    /// Resolves when the pipe may take something.
+    /// Resolves when the pipe may have room.
     async fn wait_for_room(&self) {
         match self {
             Self::Process(pipe) => wait_writable(pipe).await,
@@ -137,7 +137,7 @@ impl Outbox {
         Ok(Self::to(InputPipe::Process(Arc::new(pipe))))
     }
 
-    /// To a child that is a task of this process.
+    /// The outbox of an in-memory child.
     pub(super) fn in_memory(pipe: PipeWriter) -> Self {
         Self::to(InputPipe::InMemory(Arc::new(pipe)))
     }

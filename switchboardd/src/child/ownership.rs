@@ -1,4 +1,4 @@
-//! Whether a child works for one host alone. Only then may it know that host's roots.
+//! Whether a child works for a single host. Only then may it know that host's roots.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use crate::caller::Caller;
 
 #[derive(Debug, Clone)]
 pub enum Ownership {
-    /// Hosts share it.
+    /// Shared by hosts.
     Shared,
-    /// It waits for the host whose own it will be.
+    /// Not assigned to a host yet.
     Spare,
     Host(Arc<Caller>),
 }
@@ -19,18 +19,18 @@ impl Child {
         self.ownership.lock().expect("BUG: a copy panicked").clone()
     }
 
-    /// Whether it is one host's own.
+    /// Whether the child belongs to a single host.
     pub fn is_owned(&self) -> bool {
         matches!(*self.ownership.lock().expect("BUG: a look panicked"), Ownership::Host(_))
     }
 
-    /// Whether it is this host's own.
+    /// Whether the child belongs to this host.
     pub fn is_owned_by(&self, caller: &Arc<Caller>) -> bool {
         let ownership = self.ownership.lock().expect("BUG: a look panicked");
         matches!(&*ownership, Ownership::Host(owner) if Arc::ptr_eq(owner, caller))
     }
 
-    /// A spare becomes a host's own, and learns that there may be roots now.
+    /// Assigns a spare child to a host, and tells the child that roots may have changed.
     pub fn assign_to(self: &Arc<Self>, caller: &Arc<Caller>) {
         *self.ownership.lock().expect("BUG: a copy panicked") = Ownership::Host(caller.clone());
         self.roots_changed();

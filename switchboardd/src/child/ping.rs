@@ -1,4 +1,4 @@
-//! Whether a child still answers.
+//! Checks with a `ping` whether a child still answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

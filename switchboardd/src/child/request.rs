@@ -1,6 +1,6 @@
-//! A request to a child: registered, written in the words of the child's era, then sent.
+//! A request to a child: registered, written for the child's era, then sent.
 //!
-//! It is registered first, because its id is its progress token and stands in its `params`.
+//! It is registered first, because its id is also the progress token in its `params`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,10 @@ use crate::observe::telemetry::trace::SpanContext;
 /// added latency is not noticeable.
 const COALESCE_ABOVE_CALLS: usize = 4;
 
-/// Whom a request to a child is for, and what it is about.
+/// A request to a child: its caller, method and tool.
 #[derive(Debug, Clone, Copy)]
 pub struct ChildRequest<'a> {
-    /// `None` for a request of our own.
+    /// `None` for a request of the daemon itself.
     pub caller: Option<&'a Arc<Caller>>,
     pub method: &'a str,
     /// Sets the tool that metrics record.
@@ -38,25 +38,25 @@ pub struct ChildRequest<'a> {
     pub span: Option<SpanContext>,
 }
 
-/// A request that is registered and not sent yet. Dropping it takes it back.
+/// A request that is registered but not sent yet. Dropping it unregisters it.
 pub struct OpenedRequest<'a> {
     child: &'a Arc<Child>,
     request: ChildRequest<'a>,
     id: ChildId,
-    /// `None` once it was sent.
+    /// `None` once the request was sent.
     reply: Option<oneshot::Receiver<CallOutcome>>,
     begun: Instant,
     span: Option<(SpanContext, SpanContext)>,
-    /// There are others at this moment.
+    /// More than `COALESCE_ABOVE_CALLS` calls are in flight, so writes are coalesced.
     coalesce: bool,
     line: Vec<u8>,
-    /// Where the line goes on behind the method, and where its `params` begin.
+    /// Offsets in `line`: the end of the method, and the start of the `params`.
     method_end: usize,
     params_start: usize,
 }
 
 impl Child {
-    /// Registers a request, which is sent with [`OpenedRequest::send`].
+    /// Registers a request; [`OpenedRequest::send`] sends it.
     pub fn open_request<'a>(
         self: &'a Arc<Self>,
         request: ChildRequest<'a>,
@@ -92,7 +92,7 @@ impl Child {
         })
     }
 
-    /// Sends a request of our own; it has no `params` if these are empty.
+    /// Sends a request of the daemon itself. Empty `params` are omitted.
     pub(super) fn request(self: &Arc<Self>, method: &str, params: &[u8]) -> Result<InFlight, ChildError> {
         let request = ChildRequest { caller: None, method, tool: None, token: None, span: None };
         let mut opened = self.open_request(request)?;
@@ -100,7 +100,8 @@ impl Child {
         opened.send()
     }
 
-    /// Waits until a request that was refused with [`ChildError::Busy`] may be made again, as long as the child reads.
+    /// Waits until a request that was refused with [`ChildError::Busy`] may be retried. Fails at `due`, or if
+    /// the child reads nothing for `silence`.
     pub async fn wait_for_room(&self, silence: Duration, due: Instant) -> Result<(), ChildError> {
         self.transport.wait_for_room(silence, due).await.map_err(|_| ChildError::Busy)
     }
@@ -122,24 +123,24 @@ impl ChildRequest<'_> {
         self.method == methods::DISCOVER
     }
 
-    /// False for what must not be cancelled, or not before the handshake.
+    /// False for the handshake requests, which must not be cancelled.
     fn is_cancellable(&self) -> bool {
         self.method != methods::INITIALIZE && !self.is_probe()
     }
 }
 
 impl OpenedRequest<'_> {
-    /// The id that the child knows it by, which is also its progress token.
+    /// The request's id at the child, which is also its progress token.
     pub fn id(&self) -> ChildId {
         self.id
     }
 
-    /// Where its `params` are to be written, as JSON; it has none if nothing is.
+    /// The buffer to append the `params` to, as JSON. If nothing is appended, the request has none.
     pub fn params(&mut self) -> &mut Vec<u8> {
         &mut self.line
     }
 
-    /// Sends it; the answer is awaited on what this returns.
+    /// Sends the request; the returned `InFlight` awaits the answer.
     pub fn send(mut self) -> Result<InFlight, ChildError> {
         let line = self.finished_line();
         let ChildRequest { caller, method, tool, .. } = self.request;
@@ -160,7 +161,7 @@ impl OpenedRequest<'_> {
         Ok(InFlight { child, id: self.id, reply, open: true, cancellable, timed })
     }
 
-    /// The whole message, with `params` of the child's era and within its span.
+    /// The whole message, with `params` translated to the child's era and with its trace span.
     fn finished_line(&mut self) -> Vec<u8> {
         let (mut line, start) = (std::mem::take(&mut self.line), self.params_start);
         let (era, caller) = (self.child.era(), self.request.caller);

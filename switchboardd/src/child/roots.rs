@@ -35,7 +35,7 @@ const FOLDER_CHECK_GRACE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(super) struct Roots {
-    /// Whether a host without roots lends its workspace as a root.
+    /// Whether a host without roots has its workspace listed as its root.
     lends_workspace: bool,
     /// Calls no longer wait for roots.
     ready: AtomicBool,

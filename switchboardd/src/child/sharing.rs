@@ -1,4 +1,4 @@
-//! What whoever shares out a child wants to know of it before a caller gets it.
+//! What a pool checks before it leases a child to a caller.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,24 +15,24 @@ impl Child {
         self.calls().last()
     }
 
-    /// The latest call of a host that was given up on and that it has not answered.
+    /// The latest abandoned call of a host that the child has not answered.
     pub fn last_owed(&self) -> Option<ChildId> {
         self.calls().last_unanswered()
     }
 
-    /// Whether it has not answered a call of a host after one and up to another that was given up on.
+    /// Whether an abandoned call of a host after `after` and up to `up_to` is unanswered.
     pub fn owes_between(&self, after: u64, up_to: ChildId) -> bool {
         self.calls().has_unanswered_between(after, up_to)
     }
 
-    /// Whether what it asks or logs names no call, so that it could be for any host that has one open. A child that runs
-    /// elsewhere says with which call a message comes; a modern one asks within its answers.
+    /// Whether the child's questions and logs name no call, so that they could be for any host with an open
+    /// call. A remote child's messages arrive with their call; a modern child asks within its answers.
     pub fn names_no_call(&self) -> bool {
         matches!(self.transport, ChildTransport::Stdio(_)) && self.era() == ProtocolEra::Legacy
     }
 
-    /// How many answers it owes to this host, and whether it may ask something for another that has given up on its
-    /// call.
+    /// The number of this host's open calls, and whether the child may still ask something for another host's
+    /// abandoned call.
     pub fn open_calls_of(&self, caller: &Arc<Caller>) -> (usize, bool) {
         let calls = self.calls();
         (calls.open_of(caller), calls.has_abandoned_of_others(caller, Instant::now()))

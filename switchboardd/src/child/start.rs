@@ -39,20 +39,20 @@ pub struct StartDeps<'a> {
     pub metrics: &'a Arc<ChildMetrics>,
 }
 
-/// Whose child is started, and how long that may take.
+/// Which child is started, and its time limits.
 #[derive(Debug, Clone)]
 pub struct ChildStart<'a> {
     pub name: &'a str,
     pub limits: Limits,
     pub ownership: Ownership,
-    /// Takes what the child writes to its standard error.
+    /// Receives the child's standard error.
     pub stderr: Arc<StderrRing>,
-    /// How it was spoken with before, if that is known.
+    /// The protocol that an earlier child of this server used, if known.
     pub remembered: Option<Protocol>,
 }
 
 impl Child {
-    /// Starts a child and finds out how it is spoken with, unless that is remembered.
+    /// Starts a child, and probes for its protocol unless that is remembered.
     pub async fn start(
         start: &ChildStart<'_>,
         target: &ResolvedLaunch,
@@ -97,7 +97,7 @@ impl Child {
         Err(error.without_values(start.stderr.hidden()))
     }
 
-    /// One that has not said anything yet. `guard_pid`: the process that guards it, if it runs here.
+    /// A child before its handshake. `guard_pid`: the process that guards it, if it is local.
     pub(super) fn new(
         start: &ChildStart<'_>,
         deps: &StartDeps<'_>,

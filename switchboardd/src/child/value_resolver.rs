@@ -66,7 +66,7 @@ impl ValueResolver {
         let _ = self.own_port.set(port);
     }
 
-    /// The environment of children is this, and no login shell is asked.
+    /// Uses `all` as the environment of children; no login shell is asked.
     pub fn fix_environment(&self, all: BTreeMap<String, String>) {
         self.shell.fix(all);
     }

@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args, setup: &Setup) -> CliExit {
     setup_run.exit()
 }
 
-/// The hosts that are named, the home folder and the folder of the daemon's state.
+/// The named hosts, the home folder and the daemon's state folder.
 fn hosts_and_folders(
     args: &Args,
     hosts: &[String],

@@ -57,7 +57,7 @@ impl Telemetry {
         Self { tasks, closing }
     }
 
-    /// Sends what is left, for `LAST_EXPORT_TIMEOUT` at most.
+    /// Exports the remaining data, within `LAST_EXPORT_TIMEOUT`.
     pub(super) async fn close(mut self) {
         self.closing.send_replace(true);
         let _ = tokio::time::timeout(LAST_EXPORT_TIMEOUT, async {

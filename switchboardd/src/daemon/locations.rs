@@ -1,4 +1,4 @@
-//! Where the files of a person's daemon are, for the daemon and for commands: the config file, the state folder, the socket.
+//! Paths of a user's daemon, for the daemon and for commands: the config file, the state folder, the socket.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The signals that a daemon obeys.
+//! The signals that the daemon handles.
 
 use std::sync::Arc;
 

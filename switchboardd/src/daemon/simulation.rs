@@ -1,15 +1,15 @@
 //! A daemon in one process, for tests that drive all of it: its listeners are in memory, its children are tasks, and the
 //! paused clock of tokio is its time. Only its files are real.
 //!
-//! A test takes a runtime of one thread with `start_paused`, begins a [`Simulation`], makes the daemon's state with
-//! [`load`], and gives it to [`super::run`] with the listeners of [`MemoryListener::new`]. Nothing then waits for
-//! anything outside this process, so that the clock goes on as soon as every task waits: file work runs on the same
-//! thread (`event_loop::Simulation`), no login shell is asked, and changes of files are found by looking (`watch: "poll"`
-//! in the config keeps the threads of file events out).
+//! A test uses a single-threaded runtime with `start_paused`, begins a [`Simulation`], makes the daemon's
+//! state with [`load`], and passes it to [`super::run`] with the listeners of [`MemoryListener::new`].
+//! Nothing waits for anything outside this process, so the clock advances as soon as every task waits: file
+//! work runs on the same thread (`event_loop::Simulation`), no login shell is asked, and file changes are
+//! found by polling (`watch: "poll"` in the config avoids the threads of file events).
 //!
-//! What is not under control: `tokio::select!` and the maps of the standard library choose their order at random, ids and
-//! tokens are random, and times of day (`SystemTime`) are those of the machine. A config with remote servers, secrets in a
-//! keyring or telemetry leads out of the process, and so does counting tokens (`/savings`).
+//! Not controlled: `tokio::select!` and the maps of the standard library choose their order at random, ids
+//! and tokens are random, and `SystemTime` is the machine's. Remote servers, secrets in a keyring, telemetry
+//! and counting tokens (`/savings`) reach outside the process.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,15 +28,15 @@ use crate::child::{Launcher, RunLog};
 use crate::reload::Reloader;
 use crate::state::Daemon;
 
-/// What a simulated daemon finds where a real one looks at the machine.
+/// What a simulated daemon uses in place of the machine.
 #[derive(Debug)]
 pub struct SimulatedMachine {
     pub home: PathBuf,
     pub state: PathBuf,
     pub config_file: PathBuf,
-    /// What the login shell would say.
+    /// Replaces the environment of the login shell.
     pub environment: BTreeMap<String, String>,
-    /// What clients of the TCP address have to show.
+    /// The token that TCP clients must send.
     pub token: String,
     pub programs: InMemoryPrograms,
 }

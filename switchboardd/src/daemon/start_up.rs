@@ -1,5 +1,5 @@
-//! From the command line to the end of the process: takes locks and sockets, reads the config, makes the daemon's state,
-//! and serves until a signal, a service manager or an upgrade says that it is time to go.
+//! From the command line to the end of the process: takes locks and sockets, reads the config, makes the
+//! daemon's state, and serves until a signal, the service manager or an upgrade stops it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,14 +92,14 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     hand_over(successor)
 }
 
-/// The place of the one daemon of this user, or of this socket: its folders, its sockets and its lock.
+/// What only one daemon per user or socket may hold: its folders, sockets and lock.
 struct Claim {
     home: PathBuf,
     config_file: PathBuf,
     state: PathBuf,
     paths: RuntimePaths,
     bound: BoundSockets,
-    /// The socket that is found where it should be.
+    /// Identifies the socket file at the daemon's path.
     identity: Option<listen::SocketId>,
     lock: lock_file::DaemonLock,
 }
@@ -126,7 +126,8 @@ impl Claim {
     }
 }
 
-/// Becomes the binary that takes this daemon's place, if there is one. Returns only if there is none, or that fails.
+/// Replaces this process with the successor's binary, if there is one. Returns if there is none, or if that
+/// fails.
 fn hand_over(successor: Option<(successor::Binary, Vec<HandoverSocket>)>) -> Result<(), Fatal> {
     let Some((binary, handover_sockets)) = successor else {
         tracing::info!(target: "daemon", "gone");
@@ -142,7 +143,7 @@ fn io(what: String) -> impl FnOnce(std::io::Error) -> Fatal {
     move |error| Fatal::Io { what, error }
 }
 
-/// What of the config can be used. A mistake in it costs nobody their tools.
+/// The usable part of the config. A mistake in the config must not cost the user any tools.
 fn usable_config(file: &Path, state: &Path) -> (Config, Vec<Problem>) {
     let last_good = LastGood::new(state);
     let UsableConfig { config, problems } = last_good.usable(file, ConfigOwner::Personal);
@@ -150,16 +151,17 @@ fn usable_config(file: &Path, state: &Path) -> (Config, Vec<Problem>) {
     (config, problems)
 }
 
-/// The secret that whoever comes by TCP has to show.
+/// The token that TCP clients must send.
 struct TcpToken {
     secret: String,
     file: PathBuf,
-    /// It could not be written down.
+    /// The token file could not be written.
     is_missing: bool,
 }
 
 impl TcpToken {
-    /// The token of this state folder, and `bound` with the TCP address that it allows.
+    /// Reads or creates the token in the state folder, and binds the TCP address. Without a token file there
+    /// is no TCP.
     fn obtain(state: &Path, bound: BoundSockets, listen: &str) -> Result<(Self, BoundSockets), Fatal> {
         let file = state.join("token");
         match token::obtain(&file) {
@@ -175,7 +177,7 @@ impl TcpToken {
     }
 }
 
-/// Says where the daemon serves, in its file and in the log.
+/// Writes the daemon's addresses to its file and to the log.
 fn announce(paths: &RuntimePaths, bound: &BoundSockets, token_file: &Path, config_file: &Path) {
     let address = bound.address();
     if let Err(error) = lock_file::write_daemon_file(paths, address, token_file, config_file) {
@@ -191,7 +193,7 @@ fn announce(paths: &RuntimePaths, bound: &BoundSockets, token_file: &Path, confi
     );
 }
 
-/// Tells the parts of the daemon where it is reached.
+/// Passes the daemon's addresses to the parts that need them.
 fn publish_addresses(
     daemon: &Daemon,
     paths: &RuntimePaths,
@@ -247,21 +249,21 @@ fn adopt_and_sweep(paths: &RuntimePaths) -> (RunLog, JoinHandle<()>) {
     (run_log, swept)
 }
 
-/// A daemon as a process that others start, signal and replace.
+/// A daemon as a process, which others start, signal and replace.
 struct ServiceProcess {
     daemon: Arc<Daemon>,
     reloader: Arc<Reloader>,
-    /// The sockets once more, for a successor.
+    /// Duplicates of the sockets, for a successor.
     handover_sockets: Vec<HandoverSocket>,
     sd_notify: SdNotify,
     binary: Option<successor::Binary>,
-    /// How long it stays when nobody needs it.
+    /// The daemon stops after it was idle for this time.
     idle: Option<Duration>,
 }
 
 impl ServiceProcess {
-    /// Serves until somebody orders its end, nobody finds it, or nobody needs it any more. Gives what takes its place in
-    /// this very process, if something is to.
+    /// Serves until the daemon is stopped, loses its socket, or is idle for too long. Returns the successor
+    /// that takes over this process, if any.
     async fn run(
         mut self,
         listeners: Vec<crate::http::Listener>,

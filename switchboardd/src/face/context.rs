@@ -1,4 +1,4 @@
-//! What a request of a host is: by whom, for what, on which way in.
+//! A host's request: who makes it, for what, and through which entry point.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use crate::state::Daemon;
 use crate::suite::failure::Failure;
 use crate::suite::{Suite, SuiteReply};
 
-/// Who makes a request, what they are shown, and how the request came in.
+/// Who makes a request, what they are shown, and through which entry point it came.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestContext<'a> {
     pub daemon: &'a Arc<Daemon>,
     pub session: &'a Arc<Session>,
     pub face: &'a Face,
-    /// The session's caller, or that of this one call.
+    /// The caller of the session, or of this one call.
     pub caller: &'a Arc<Caller>,
     pub via: EntryPoint,
     /// The parent span from its HTTP headers; one in `_meta` takes precedence.
     pub parent: Option<SpanContext>,
 }
 
-/// A request as it came in.
+/// A request as received.
 #[derive(Debug, Clone, Copy)]
 pub struct IncomingRequest<'a> {
     pub id: Raw<'a>,
@@ -45,12 +45,12 @@ impl IncomingRequest<'_> {
     }
 }
 
-/// Which era a request of this method with these params is of, right or wrong.
+/// The era of a request with this method and these params, valid or not.
 pub fn era_of(method: &str, params: Option<Raw<'_>>) -> ProtocolEra {
     claimed_era(&request_meta::parse(method, &RequestParams::read(params)))
 }
 
-/// Which era a request is of that says this of itself, right or wrong.
+/// The era that a request claims, valid or not.
 pub(super) fn claimed_era(claim: &Result<Option<RequestMeta>, InvalidRequest>) -> ProtocolEra {
     match claim {
         Ok(None) => ProtocolEra::Legacy,
@@ -64,7 +64,7 @@ pub(super) struct HostRequest<'a> {
     pub(super) id: Raw<'a>,
     pub(super) method: &'a str,
     pub(super) params: &'a RequestParams<'a>,
-    /// Where is noted what becomes of it.
+    /// Records the outcome, for metrics and traces.
     pub(super) notes: Option<&'a OperationNotes>,
 }
 

@@ -117,7 +117,7 @@ pub(super) async fn read(
     forward_to_owner(catalog, caller, request, &named, owner).await
 }
 
-/// Asks the child that has it, under the child's own name for it.
+/// Forwards the request to the child that owns the offer, under the child's own name for it.
 async fn forward_to_owner(
     catalog: &Catalog,
     caller: &Arc<Caller>,

@@ -1,5 +1,5 @@
-//! The running of one request of a host, whichever way it came in: counted, registered and timed, answered, and ended
-//! early when its host or the daemon's end calls it off.
+//! Runs one request of a host, from any entry point: counts, registers and times it, answers it, and ends it
+//! early when its host cancels it or the daemon aborts it.
 
 use switchboard_mcp::era::request_meta;
 use switchboard_mcp::era::request_params::RequestParams;
@@ -14,8 +14,8 @@ use crate::observe::metrics::{HostOperation, Operation};
 use crate::session::{AbortReason, RequestGuard, SequenceTicket};
 use crate::suite::failure::Failure;
 
-/// Has the face answer while the caller, or the daemon's end, may still call it off. The next message
-/// of the session may go once this one has taken its place at its child. `None` if its host cancelled it.
+/// Answers a request, unless its host cancels it (`None`) or the daemon shuts down first. `ticket` is
+/// released once the request is in its child's queue; then the session's next message may run.
 pub async fn run_request(
     context: RequestContext<'_>,
     incoming: IncomingRequest<'_>,
@@ -46,7 +46,7 @@ pub async fn run_request(
     Some(answer)
 }
 
-/// Answers a request that an earlier daemon has answered before, for what it changes here.
+/// Repeats a request that an earlier daemon answered, for its side effects. The answer is dropped.
 pub async fn repeat_request(context: RequestContext<'_>, incoming: IncomingRequest<'_>) {
     let IncomingRequest { id, method, params } = incoming;
     let params = RequestParams::read(params);
@@ -55,12 +55,12 @@ pub async fn repeat_request(context: RequestContext<'_>, incoming: IncomingReque
     answer(context, &catalog, HostRequest { id, method, params: &params, notes: None }, claim).await;
 }
 
-/// A request under way: its session can call it off, the daemon waits for it, and its time is taken. All of that ends
-/// when this is dropped.
+/// A request in flight: its session can cancel it, the daemon waits for it, and metrics time it. Dropping it
+/// ends all three.
 struct RunningRequest<'a> {
     context: RequestContext<'a>,
-    /// Who listens asks again at the next daemon: shims do, and over HTTP the stream ends as the specification has it.
-    /// So nobody waits for such a request.
+    /// False for `subscriptions/listen`: a draining daemon does not wait for it. Shims repeat it at the next
+    /// daemon; over HTTP the stream ends, as the specification says.
     is_awaited: bool,
     operation: Operation,
     registered: Option<RequestGuard>,

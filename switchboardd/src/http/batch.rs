@@ -36,14 +36,14 @@ pub(super) fn parse<'a>(
     batch::split(body).map(Some)
 }
 
-/// One message of a batch, or the answer to what must not be in one.
+/// Reads one message of a batch, or returns the error for a message that a batch must not contain.
 pub(super) fn read(message: &RawValue) -> Result<Message<'_>, Vec<u8>> {
     batch::read(message.get().as_bytes(), |method, params| {
         method == methods::INITIALIZE || face::era_of(method, params) != ProtocolEra::Legacy
     })
 }
 
-/// Runs all requests of a batch at once. The answers are in an array, in the order of their requests.
+/// Runs all requests of a batch concurrently. Returns the answers as an array, in the order of the requests.
 pub(super) async fn answer(
     daemon: &Arc<Daemon>,
     face: &Face,
@@ -62,7 +62,7 @@ pub(super) async fn answer(
                     let request = IncomingRequest { id, method: &method, params };
                     run_request(context(daemon, face, session, None), request, None).await
                 }));
-                // It stands in line at its child before the next message is looked at.
+                // The request joins its child's queue before the next message is read.
                 let _ = std::future::poll_fn(|cx| Poll::Ready(item.poll(cx))).await;
                 items.push(item);
             }
@@ -77,7 +77,7 @@ pub(super) async fn answer(
         }
     }
     std::future::poll_fn(|cx| {
-        // All of them are polled, whether or not an earlier one is done.
+        // `count` polls every item, even if one is pending.
         let open = items.iter_mut().filter_map(|item| item.poll(cx).is_pending().then_some(())).count();
         if open == 0 { Poll::Ready(()) } else { Poll::Pending }
     })
@@ -92,7 +92,7 @@ pub(super) async fn answer(
     Ok(Ok(all))
 }
 
-/// A request of a batch: under way, or done with or without an answer.
+/// A request of a batch: in flight, or done with or without an answer.
 enum BatchRequest<'a> {
     Running(Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send + 'a>>),
     Done(Option<Vec<u8>>),

@@ -1,5 +1,5 @@
-//! Where connections come from: a unix socket, a TCP port, or a channel in this process, with what each knows of who
-//! is at the other end.
+//! Accepts connections from a unix socket, a TCP port or a channel in this process, with what each knows
+//! about its peer.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -31,11 +31,11 @@ pub enum PeerAddress {
     Tcp(SocketAddr),
 }
 
-/// What is known of the other end of a connection.
+/// The peer of a connection.
 #[derive(Debug, Clone)]
 pub struct Peer {
     pub address: PeerAddress,
-    /// The user and the process, if it is on the unix socket.
+    /// The peer's user and process, known only on the unix socket.
     pub uid: Option<u32>,
     pub pid: Option<u32>,
 }
@@ -46,7 +46,7 @@ impl Peer {
         Self { address: PeerAddress::Unix, uid: Some(uid), pid }
     }
 
-    /// Anybody who reached the TCP address `local`.
+    /// A client that connected to the TCP address `local`.
     pub fn tcp(local: SocketAddr) -> Self {
         Self { address: PeerAddress::Tcp(local), uid: None, pid: None }
     }
@@ -68,7 +68,7 @@ impl MemoryListener {
 }
 
 impl MemoryConnector {
-    /// Connects as `peer`, as soon as there is room in the backlog. Fails when nobody listens any more.
+    /// Connects as `peer` once the backlog has room. Fails if the listener was dropped.
     pub async fn connect(&self, peer: Peer) -> io::Result<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(MEMORY_BUFFER);
         let refused = |_| io::Error::from(io::ErrorKind::ConnectionRefused);
@@ -98,13 +98,13 @@ impl Listener {
             }
             Self::InMemory(MemoryListener(connections)) => match connections.recv().await {
                 Some((stream, peer)) => Ok((Stream::Memory(stream), peer)),
-                // Nobody can connect any more.
+                // All connectors were dropped.
                 None => std::future::pending().await,
             },
         }
     }
 
-    /// Whether only processes of this machine's users can connect, whose places are counted before they come.
+    /// Whether only local processes can connect. Such connections take a permit before they are accepted.
     pub(super) fn is_socket(&self) -> bool {
         !matches!(self, Self::Tcp(_))
     }

@@ -23,7 +23,7 @@ pub(super) fn parent(daemon: &Daemon, headers: &HeaderMap) -> Option<SpanContext
     SpanContext::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
 }
 
-/// What a message of this session is part of.
+/// The context of a message of this session.
 pub(super) fn context<'a>(
     daemon: &'a Arc<Daemon>,
     face: &'a Face,

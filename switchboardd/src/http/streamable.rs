@@ -32,7 +32,7 @@ use crate::face::Face;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
 
-/// The routes with and without a child's name.
+/// Handles the routes with and without a child's name.
 pub(super) async fn handle(
     State(daemon): State<Arc<Daemon>>,
     Extension(access): Extension<Access>,

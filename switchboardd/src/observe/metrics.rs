@@ -150,7 +150,7 @@ impl Metrics {
         self.store.spans.get()
     }
 
-    /// A request of a host begins; it ends with [`Metrics::end`].
+    /// Begins a host's request; [`Metrics::end`] ends it.
     pub fn begin(&self, request: HostOperation<'_>) -> Operation {
         let HostOperation { via, single, method, id, meta, parent } = request;
         let method = known_method(method);
@@ -238,7 +238,7 @@ impl Metrics {
         self.recent_errors.lock().expect("BUG: a copy panicked").iter().cloned().collect()
     }
 
-    /// A request of a host is over, whether it came to its end or not.
+    /// Ends a host's request, completed or not.
     pub fn end(&self, operation: &mut Operation) {
         let took = operation.started_at.elapsed();
         let NotesState { suite, tool, introspects, error, message, ended } =
@@ -316,16 +316,16 @@ impl Metrics {
     }
 }
 
-/// A request of a host, as far as it is counted and traced.
+/// What metrics and traces record of a host's request.
 #[derive(Debug, Clone, Copy)]
 pub struct HostOperation<'a> {
     pub via: EntryPoint,
-    /// Whether its host is shown one child as it is.
+    /// Whether the request is for the face of a single child.
     pub single: bool,
     pub method: &'a str,
     pub id: Raw<'a>,
     pub meta: &'a Members<'a>,
-    /// The span that it came with beside what its `_meta` says.
+    /// A parent span from outside `_meta`.
     pub parent: Option<SpanContext>,
 }
 

@@ -41,14 +41,14 @@ impl MetricSink for MetricsText {
 pub struct Gauges {
     /// By name of the child.
     pub pools: BTreeMap<Arc<str>, PoolCounts>,
-    /// Bytes, by name of the child.
+    /// Bytes by child name.
     pub memory: BTreeMap<Arc<str>, u64>,
     pub sessions: [(EntryPoint, usize); 2],
     /// Definitions that wait for the user's consent.
     pub pending: usize,
     /// Messages dropped in open sessions.
     pub mail_dropped: u64,
-    /// What the daemon itself takes, in bytes.
+    /// Memory of the daemon itself, in bytes.
     pub own: Option<u64>,
 }
 

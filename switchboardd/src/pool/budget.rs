@@ -96,7 +96,7 @@ impl Budget {
     /// its resources. These hosts may be the ones that wait for this start.
     fn nothing_can_become_free(&self, full: &NoRoom) -> bool {
         let children = self.registry.all();
-        // One that starts or ends is no member, and does not stay as it is.
+        // A child that is starting or ending is no member; it does not count as staying.
         let stays = |child: &Arc<Child>| {
             let member = self.members.of_child(child);
             child.is_asking() || member.is_some_and(|member| member.is_idle() && child.is_subscribed())

@@ -31,7 +31,7 @@ impl std::ops::Deref for Lease {
 }
 
 impl Lease {
-    /// The child as its pool knows it.
+    /// The child as a member of its pool.
     pub fn member(&self) -> &Arc<Member> {
         &self.member
     }
@@ -39,7 +39,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // If the debt is `Dropped`, another `check_cancel_read` is already running and forgives it in time.
+        // If the calls are `Dropped`, another `check_cancel_read` is already running and will ignore them in
+        // time.
         if let Some(within) =
             self.comes_back.filter(|_| self.member.unanswered_calls() == UnansweredCalls::Open)
         {

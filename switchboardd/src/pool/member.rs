@@ -1,4 +1,4 @@
-//! A child in a pool: who uses it, since when nobody does, and what it still owes to callers that gave up.
+//! A child in a pool: its leases, when it was last used, and its unanswered calls that callers gave up on.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::child::{Child, ChildId};
 pub struct Member {
     child: Arc<Child>,
     leases: AtomicI64,
-    /// When it was last given out or back.
+    /// When it was last leased or returned.
     // A leaf lock: held to copy or replace the time.
     used: Mutex<Instant>,
     /// Notified when the last lease is returned.
@@ -39,12 +39,12 @@ pub(super) enum UnansweredCalls {
     Open,
 }
 
-/// Up to which call it is known what became of those that were given up on.
+/// Up to which call id the abandoned calls are settled.
 #[derive(Debug, Default)]
 struct SettledUpTo {
-    /// It has answered something later.
+    /// The child has answered a request that was sent after these calls.
     dropped: AtomicU64,
-    /// It has had time for it.
+    /// Unanswered calls up to this id no longer count.
     ignored_up_to: AtomicU64,
 }
 
@@ -108,7 +108,7 @@ impl Member {
         }
     }
 
-    /// It serves callers: it runs, and is not to be replaced.
+    /// Whether it can serve callers: it is alive and not retiring.
     pub(super) fn is_serving(&self) -> bool {
         self.child.is_alive() && !self.child.is_retiring()
     }
@@ -144,7 +144,7 @@ impl Member {
         self.replaced.load(Ordering::Relaxed)
     }
 
-    /// Another was started in its place.
+    /// Records that another child was started in its place.
     pub(super) fn set_replaced(&self) {
         self.replaced.store(true, Ordering::Relaxed);
     }
@@ -175,7 +175,8 @@ impl Member {
         self.settled_up_to.ignored_up_to.fetch_max(up_to.0, Ordering::Relaxed);
     }
 
-    /// Whether another host's call is open on it, or about to be, so that what it asks or logs could be for either.
+    /// Whether another host's call is open on it, or about to be, so that its questions and logs could be for
+    /// either host.
     pub(super) fn is_crowded_for(&self, caller: &Arc<Caller>) -> bool {
         if !self.child.names_no_call() {
             return false;
@@ -185,7 +186,7 @@ impl Member {
     }
 }
 
-/// Every child of every pool that callers may get or have, from its handshake to its end.
+/// The children of all pools, from handshake to end.
 #[derive(Debug, Default)]
 pub struct MemberRegistry {
     // A leaf lock: held for an insert, a removal or a copy.
@@ -205,7 +206,7 @@ impl MemberRegistry {
         self.lock().clone()
     }
 
-    /// This child as a member; `None` while it starts, or once it has ended.
+    /// The member of this child; `None` while the child starts, or once it has ended.
     pub fn of_child(&self, child: &Arc<Child>) -> Option<Arc<Member>> {
         self.lock().iter().find(|member| Arc::ptr_eq(&member.child, child)).cloned()
     }

@@ -1,8 +1,8 @@
-//! What a pool knows, and what a caller is to do next: decided at once, without waiting. `now` comes from
-//! outside.
+//! The state of a pool, and the decision what a caller does next. Decides without waiting; the caller passes
+//! `now`.
 //!
-//! What a caller does next is decided in `steps.rs`, which starts there are in `starts.rs`, and which are missing
-//! that no call asks for in `missing.rs`.
+//! `steps.rs` decides what a caller does next, `starts.rs` tracks starts, and `missing.rs` finds the children
+//! that are missing although no call needs them.
 
 mod missing;
 mod starts;

@@ -85,8 +85,8 @@ impl ValueChecks {
 }
 
 impl ValueChecks {
-    /// Looks at what the pools of this daemon need. Told by a person, it is done when this resolves; otherwise it goes on
-    /// in the background.
+    /// Checks the values that the daemon's pools need. Waits for the result if the user requested the reload;
+    /// otherwise the check continues in the background.
     pub(super) async fn run(self: &Arc<Self>, daemon: &Arc<Daemon>, why: ReloadCause) {
         let (checks, daemon) = (self.clone(), daemon.clone());
         let look = move |why| {

@@ -1,5 +1,5 @@
-//! Everything that is there to be counted: the texts that hosts see and would see, the sessions and the children. Plain
-//! values, which `http/savings.rs` collects from the daemon.
+//! Everything that `savings` counts: the texts that hosts see and would see, the sessions and the children.
+//! Plain values, which `http/savings.rs` collects from the daemon.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ pub struct PoolUsage {
 pub struct WorkspaceView {
     pub root: Option<PathBuf>,
     pub instructions: Fingerprint,
-    /// By their places in `SavingsSnapshot::suites`.
+    /// Indexes into `SavingsSnapshot::suites`.
     pub suites: Vec<usize>,
 }
 
@@ -84,7 +84,7 @@ pub struct WorkspaceView {
 pub struct SessionRow {
     pub client: Option<String>,
     pub folder: Option<PathBuf>,
-    /// Its place in `SavingsSnapshot::views`.
+    /// Index into `SavingsSnapshot::views`.
     pub view: usize,
     /// The child, if the session sees a single child unchanged.
     pub child: Option<String>,
@@ -95,12 +95,12 @@ pub struct SessionRow {
 }
 
 impl SavingsSnapshot {
-    /// A tool as a host puts it before a model.
+    /// Adds a tool definition as a host shows it to a model.
     pub fn definition(&mut self, definition: &str) -> Fingerprint {
         self.text(seen(definition))
     }
 
-    /// What a server says of itself, as far as hosts take it.
+    /// Adds a server's instructions, as far as hosts use them.
     pub fn instructions(&mut self, instructions: &str) -> Fingerprint {
         let cut = instructions.char_indices().map(|(at, _)| at).find(|at| *at >= MAX_INSTRUCTIONS);
         self.text(instructions[..cut.unwrap_or(instructions.len())].to_owned())

@@ -1,4 +1,4 @@
-//! All sessions: those of hosts by id, and one for each workspace that is asked about without a session.
+//! All sessions: those of hosts, by id, and one per workspace for requests without a session.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -54,8 +54,8 @@ impl Sessions {
         self.lock().values().cloned().collect()
     }
 
-    /// Whoever asks about this workspace without a session. `is_loaded`: whether the workspace is
-    /// loaded still.
+    /// The session of requests about this workspace that have no session. `is_loaded`: whether the workspace
+    /// is still loaded.
     pub fn anonymous(&self, workspace: &Arc<Workspace>, is_loaded: impl FnOnce() -> bool) -> Arc<Session> {
         let mut all = self.lock_anonymous();
         if let Some(known) = all.iter().find(|session| session.is_in(workspace)) {

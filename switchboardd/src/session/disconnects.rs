@@ -1,4 +1,4 @@
-//! Which sessions have lost their last connection, and which know that the daemon goes.
+//! Which sessions have lost their last connection, and which know that the daemon is shutting down.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use super::{Session, Sessions};
 
 #[derive(Debug, Default)]
 pub struct Disconnects {
-    // A leaf lock: held for an insert, a look or a removal.
+    // A leaf lock: held for an insert, a lookup or a removal.
     known: Mutex<KnownDisconnects>,
     /// Fires when a session lost its last connection, or acknowledged the drain.
     changed: Notify,
@@ -45,13 +45,13 @@ impl Disconnects {
         }
     }
 
-    /// The last connection of this session closed at this time.
+    /// Records that the last connection of this session closed at `at`.
     pub fn note(&self, session: &Session, at: Instant) {
         self.lock().disconnected_at.insert(session.id.clone(), at);
         self.changed.notify_waiters();
     }
 
-    /// Whether no connection of this session closed after `at`.
+    /// Whether the latest recorded disconnect of this session was at `at`.
     pub fn is_latest(&self, session: &Session, at: Instant) -> bool {
         self.lock().disconnected_at.get(&session.id) == Some(&at)
     }

@@ -1,4 +1,4 @@
-//! Which face a session shows to its host. `crate::face` answers requests at it.
+//! Which face a session shows to its host. `crate::face` answers the requests.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Face {

@@ -104,8 +104,8 @@ impl Sequencer {
 }
 
 impl SequenceTicket {
-    /// Runs something that has a ticket until it first waits. By then it stands in line at its child, and the next
-    /// message may go.
+    /// Runs `work` and releases the ticket after the first poll. By then the message is in its child's queue,
+    /// and the next message may run.
     pub async fn hold<T>(ticket: Option<Self>, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;

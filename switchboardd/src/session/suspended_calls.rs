@@ -25,7 +25,8 @@ pub struct SuspendedCalls {
     signer: StateSigner,
     /// States expire relative to this time, independent of the system clock.
     started_at: Instant,
-    /// Until when a host may retry at a modern child, in seconds since `started_at`. Not reset by the retry.
+    /// Until when a host may retry a call to a modern child, in seconds since `started_at`. A retry does not
+    /// reset it.
     retry_possible_until: AtomicU64,
     // A leaf lock: held for an insert or a removal. Removed calls are dropped after it is released.
     calls: Mutex<HashMap<String, SuspendedCall>>,

@@ -1,4 +1,4 @@
-//! What the daemon is doing at this moment, for those who export its metrics.
+//! Current values of the daemon, for the metrics export.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How those ask for a reload who do not reload themselves. The `Reloader` stands above this module.
+//! Lets modules below the `Reloader` ask it for a reload.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Reads all files again.
+/// Reloads all files.
 pub trait Reload: Debug + Send + Sync {
     fn reload_files(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
@@ -22,17 +22,17 @@ pub struct ReloadRequests {
 }
 
 impl ReloadRequests {
-    /// From now on `reloader` reloads.
+    /// Sets the reloader that [`Self::reload`] uses.
     pub fn set_reloader(&self, reloader: Weak<dyn Reload>) {
         let _ = self.reloader.set(reloader);
     }
 
-    /// What is notified when a file may have changed.
+    /// Notified when a file may have changed.
     pub fn changed_handle(&self) -> &Arc<Notify> {
         &self.changed
     }
 
-    /// A file may have changed: all files are read again, in a moment.
+    /// Call this when a file may have changed: all files are reloaded soon.
     pub fn notify_changed(&self) {
         self.changed.notify_one();
     }
@@ -49,7 +49,7 @@ impl ReloadRequests {
         self.evicted.notified()
     }
 
-    /// Has all files read again, at once; resolves when that is done.
+    /// Reloads all files now; resolves when that is done.
     pub async fn reload(&self) {
         if let Some(reloader) = self.reloader.get().and_then(Weak::upgrade) {
             reloader.reload_files().await;

@@ -1,4 +1,4 @@
-//! How far the daemon is with ending, what is under way until then, and what takes over.
+//! The phase of the daemon's shutdown, the requests in flight, and the successor.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -39,10 +39,10 @@ pub struct Successor {
 #[derive(Debug)]
 pub struct Shutdown {
     phase: watch::Sender<Phase>,
-    /// Requests under way.
+    /// Requests in flight.
     requests: AtomicUsize,
     total_requests: AtomicU64,
-    /// The last request under way has ended.
+    /// Notified when the last request in flight has ended.
     idle: Notify,
     // A leaf lock: held to copy or replace it.
     successor: Mutex<Option<Successor>>,
@@ -65,12 +65,12 @@ impl Shutdown {
         self.phase.subscribe()
     }
 
-    /// What shims are to make of the daemon's going, if it goes.
+    /// Whether another daemon follows, for shims; `None` unless this daemon is draining.
     pub fn draining(&self) -> Option<Draining> {
         self.phase.borrow().draining()
     }
 
-    /// Resolves when the daemon begins to go.
+    /// Resolves when the daemon begins to drain.
     pub async fn wait_for_drain(&self) -> Draining {
         let mut phase = self.phase();
         let gone = phase.wait_for(|phase| phase.draining().is_some()).await;
@@ -102,12 +102,12 @@ impl Shutdown {
         });
     }
 
-    /// Counts a request that came.
+    /// Counts a request in the total only.
     pub(super) fn count_request(&self) {
         self.total_requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request that came and is under way from now on.
+    /// Counts a request in the total and as in flight.
     pub(super) fn request_began(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.count_request();

@@ -1,4 +1,4 @@
-//! Loads the workspace of a directory when a host says that it is there, and evicts it when everybody has left.
+//! Loads a directory's workspace when a host enters it, and evicts it when all hosts have left.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub struct WorkspaceLoader {
 }
 
 impl WorkspaceLoader {
-    /// With the personal workspace, which is loaded before anybody is served. `config`: what its file says.
+    /// Loads the personal workspace, before any host is served. `config`: the personal config.
     pub(super) fn new(
         config: Config,
         locations: Locations,

@@ -128,7 +128,7 @@ impl Suite {
         }
     }
 
-    /// Sends a request; with too much waiting for the child already, as soon as it has read some of that.
+    /// Sends a request. If the child's queue is full, waits until the child has read some of it.
     pub(super) async fn send_when_room(
         &self,
         lease: &Lease,

@@ -1,4 +1,4 @@
-//! What a suite knows of a call that it works on.
+//! The context of a call that a suite handles.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::caller::Caller;
 use crate::child::ChildRequest;
 use crate::observe::metrics::OperationNotes;
 
-/// One call: who asks, since when, about which tool, within which operation.
+/// One call: its caller, its time, its tool and its operation.
 #[derive(Debug, Clone, Copy)]
 pub struct CallContext<'a> {
     pub caller: &'a Arc<Caller>,
-    /// When it came in; it has waited since.
+    /// When the call arrived; its waiting time counts from here.
     pub asked: Instant,
-    /// The child's tool that it is about, if it names one.
+    /// The child's tool that the call names, if any.
     pub tool: Option<&'a str>,
     /// The host's progress token, as the host wrote it.
     pub token: Option<&'a str>,
@@ -23,12 +23,12 @@ pub struct CallContext<'a> {
 }
 
 impl<'a> CallContext<'a> {
-    /// A call that comes in now.
+    /// A call that arrives now.
     pub fn new(caller: &'a Arc<Caller>, notes: Option<&'a OperationNotes>) -> Self {
         Self { caller, asked: Instant::now(), tool: None, token: None, notes }
     }
 
-    /// The request by which it goes on to a child.
+    /// The request that forwards this call to a child.
     pub(super) fn to_child(self, method: &'a str) -> ChildRequest<'a> {
         let span = self.notes.and_then(|notes| notes.span);
         ChildRequest { caller: Some(self.caller), method, tool: self.tool, token: self.token, span }

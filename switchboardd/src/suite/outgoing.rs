@@ -1,5 +1,5 @@
-//! The `params` of requests to children: as the host wrote them, but for ids, progress tokens, and names that
-//! children know otherwise.
+//! The `params` of requests to children: as the host wrote them, except for ids, progress tokens, and names
+//! that differ at the child.
 
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::{quoted, range_of, splice_into};
@@ -20,12 +20,12 @@ pub(super) fn waiting(token: &str, starts: bool, child: &str, seconds: u64) -> V
     rpc::notification(methods::PROGRESS, Some(&params))
 }
 
-/// The `params` of a request to a child, which are written when its id is known.
+/// The `params` of a request to a child. They are written once the request's id is known.
 #[derive(Debug, Clone, Copy)]
 pub enum OutgoingParams<'a> {
     /// Those of a suite's `tools/call`, with the child's own tool and the inner arguments.
     Call { params: &'a Members<'a>, token: Option<Raw<'a>>, subtool: &'a str, args: Option<Raw<'a>> },
-    /// Those of the host, but for its progress token and what is swapped.
+    /// The host's params, with the progress token and `swap` replaced.
     Forward { params: Option<Raw<'a>>, token: Option<Raw<'a>>, swap: Option<&'a Swap<'a>> },
 }
 
@@ -97,7 +97,7 @@ fn call_params(
         out.extend_from_slice(key_text.as_bytes());
         out.push(b':');
         if &**key == "_meta" {
-            // The token was read from the first one. Another may follow, which says the same thing twice.
+            // `token` comes from the first `_meta`. A duplicate `_meta` key may have another.
             let other = || Members::of(*value).and_then(|members| members.get("progressToken"));
             let token = if std::mem::take(&mut is_first_meta) { token } else { other() };
             push_meta(*value, token, id, out);

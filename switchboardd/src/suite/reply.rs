@@ -1,4 +1,4 @@
-//! What a suite replies to a host.
+//! The replies of a suite to a host.
 
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;

@@ -4,8 +4,8 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use switchboard_wire::visible::without_hidden;
 
-/// `text` as one line of at most `most` characters, cut between graphemes. A model reads it: what a person would not see
-/// is left out.
+/// `text` as one line of at most `most` characters, cut between graphemes. Characters that a user would not
+/// see are removed, because a model reads the result.
 pub fn summary(text: &str, most: usize) -> String {
     let seen = without_hidden(text);
     let line = seen.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -103,7 +103,7 @@ pub struct LoginShell {
 
 #[derive(Debug, Default)]
 struct SharedShell {
-    /// Of a daemon that asks no shell.
+    /// Set if the daemon does not ask a login shell.
     fixed: OnceLock<Arc<ShellEnvironment>>,
     // A leaf lock: held only to read or replace the state.
     known: Mutex<ShellState>,
@@ -133,7 +133,7 @@ struct ShellQuery {
 }
 
 impl LoginShell {
-    /// From now on this is the answer, and no shell is asked.
+    /// Uses `all` as the environment from now on; no shell is asked.
     pub fn fix(&self, all: BTreeMap<String, String>) {
         let variables = ChildEnvironment::from_all(all.clone());
         let _ = self.shared.fixed.set(Arc::new(ShellEnvironment { variables, all }));

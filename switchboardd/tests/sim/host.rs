@@ -1,4 +1,4 @@
-//! A host with its shim, as the daemon sees them: one session over the hop, by real HTTP on in-memory connections.
+//! A host with its shim, as the daemon sees them: one session, by real HTTP on in-memory connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use switchboard_wire::hop::{HOP, MAILBOX, OPEN_SESSION, PROXY, SEQ_HEADER, SESSION_HEADER};
 use switchboardd::daemon::simulation::{MemoryConnector, Peer};
 
-/// What came of one request.
+/// The response to one request.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -63,7 +63,7 @@ impl Host {
         response.body["result"].clone()
     }
 
-    /// The text of what a subtool of a suite answered, or why it did not.
+    /// Calls a subtool of a suite; returns the text of its answer, or of the error.
     pub(crate) async fn call(&self, suite: &str, subtool: &str, args: &Value) -> Result<String, String> {
         let arguments = json!({"action": "call", "subtool": subtool, "args": args});
         let result = self.request("tools/call", &json!({"name": suite, "arguments": arguments})).await;
@@ -71,7 +71,7 @@ impl Host {
         if result["isError"] == true { Err(text) } else { Ok(text) }
     }
 
-    /// Waits for mail, as a shim always does.
+    /// Polls the mailbox, as a shim always does.
     pub(crate) async fn poll(&self, after: u64, wait_ms: u64) -> Value {
         let mut connection = connect(&self.connector, &self.peer).await;
         let headers = [(SESSION_HEADER, self.session.clone())];
@@ -79,7 +79,7 @@ impl Host {
         post(&mut connection, MAILBOX, &headers, &body).await.body
     }
 
-    /// What a route says to a GET, for tests that look at the daemon as a whole.
+    /// The JSON answer of a route to a GET.
     pub(crate) async fn get(&self, path: &str) -> Value {
         let mut connection = connect(&self.connector, &self.peer).await;
         let got = exchange(&mut connection, hyper::Request::get(path), Bytes::new()).await;

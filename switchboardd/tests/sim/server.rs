@@ -1,4 +1,4 @@
-//! An MCP server that is a task: what a simulated daemon starts in place of a process.
+//! An MCP server that runs as a task: a simulated daemon starts it in place of a process.
 //!
 //! Its tools do what tests need: `echo` answers at once, `sleep` after `ms`, `hang` never, and `crash` ends the server.
 
@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// What happened in all servers of a simulation, in order.
+/// The events of all servers of a simulation, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     begin: Instant,
@@ -27,7 +27,7 @@ impl Record {
         self.events.lock().unwrap().push((self.begin.elapsed(), event));
     }
 
-    /// When `event` happened, each time.
+    /// The times at which `event` happened.
     pub(crate) fn times(&self, event: &str) -> Vec<Duration> {
         let events = self.events.lock().unwrap();
         events.iter().filter(|(_, known)| known == event).map(|(at, _)| *at).collect()
@@ -38,7 +38,7 @@ impl Record {
     }
 }
 
-/// Plays the server of whichever definition is started; a definition with the command `missing` has no program.
+/// Runs the server for every definition that is started; the command `missing` has no program.
 pub(crate) fn programs(record: Record) -> InMemoryPrograms {
     InMemoryPrograms::new(move |start| {
         if start.command == "missing" {

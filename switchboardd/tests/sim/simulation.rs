@@ -1,5 +1,5 @@
-//! A whole daemon in one process: virtual time, listeners in memory, servers that are tasks, and real files in a folder
-//! that goes with the test.
+//! A whole daemon in one process: virtual time, in-memory listeners, servers that are tasks, and real files
+//! in a folder that is deleted with the test.
 //!
 //! A test runs with `#[tokio::test(start_paused = true)]`: time stands still while any task can run, and jumps to the
 //! next timer when all of them wait.
@@ -24,7 +24,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// What clients of the TCP address have to show.
+/// The token that TCP clients must send.
 pub(crate) const TOKEN: &str = "secret";
 
 pub(crate) struct SimulatedDaemon {
@@ -34,13 +34,13 @@ pub(crate) struct SimulatedDaemon {
     pub(crate) peer: Peer,
     stop: Option<oneshot::Sender<Stop>>,
     running: JoinHandle<()>,
-    // Dropped in this order: the files go after whoever reads them.
+    // Dropped in this order: the files are deleted after their readers.
     _simulation: Simulation,
     _folder: tempfile::TempDir,
 }
 
 impl SimulatedDaemon {
-    /// Starts a daemon with these servers, all of which `sim/server.rs` plays. `config` is the personal config.
+    /// Starts a daemon with these servers, which `sim/server.rs` implements. `config` is the personal config.
     pub(crate) fn start(config: &Value, servers: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let simulation = Simulation::begin();
@@ -56,7 +56,7 @@ impl SimulatedDaemon {
             fs::write(file, definition.to_string()).unwrap();
         }
         let mut config = config.clone();
-        // No thread waits for events of files.
+        // Avoids the thread that waits for file events.
         config["watch"] = "poll".into();
         let config_file = config_folder.join("switchboard.config.json");
         fs::write(&config_file, config.to_string()).unwrap();
@@ -85,7 +85,7 @@ impl SimulatedDaemon {
         Host::open(&self.connector, &self.peer).await
     }
 
-    /// A connection of somebody else.
+    /// Connects as another peer.
     pub(crate) async fn connect_as(&self, peer: Peer) -> DuplexStream {
         self.connector.connect(peer).await.unwrap()
     }
@@ -96,7 +96,7 @@ impl SimulatedDaemon {
         stop.send(how).expect("it serves");
     }
 
-    /// Waits until it is gone.
+    /// Waits until the daemon has stopped.
     pub(crate) async fn gone(mut self) -> Record {
         let end = tokio::time::timeout(Duration::from_secs(60), &mut self.running).await;
         end.expect("it goes within a minute").expect("it did not panic");
@@ -104,7 +104,7 @@ impl SimulatedDaemon {
     }
 }
 
-/// The user who made a folder, who is the one that runs this.
+/// The owner of a folder that this process created: the current user.
 fn own_uid(folder: &Path) -> u32 {
     fs::metadata(folder).unwrap().uid()
 }

@@ -27,7 +27,7 @@ impl Backoff {
     }
 }
 
-/// The pause after so many failures in a row, for those who count failures.
+/// The pause after this many failures in a row, for callers that count failures themselves.
 pub fn pause_after(failures: u32, first: Duration, longest: Duration) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(longest)
 }

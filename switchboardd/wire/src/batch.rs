@@ -1,7 +1,7 @@
-//! Several messages in one array. Of all revisions of MCP only one has them.
+//! Several messages in one array. Only one revision of MCP has batches.
 //!
-//! Every entry point has the same policy. All messages of a batch run at once. A message that cannot be taken is
-//! answered by itself, and the others run. An array that is no batch is refused as a whole.
+//! All entry points follow one policy: the messages of a batch run concurrently, an invalid message gets its
+//! own error while the others run, and an array that is not a batch is refused as a whole.
 
 use serde_json::value::RawValue;
 
@@ -15,12 +15,12 @@ pub const REVISION: &str = "2025-03-26";
 
 pub const MAX_MESSAGES: usize = 320;
 
-/// Whether a body is an array, and so a batch or nothing.
+/// Whether a body is an array, which can only be a batch.
 pub fn is_array(body: &[u8]) -> bool {
     body.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// The messages of an array, not read yet; or why it is refused as a whole.
+/// The messages of an array, unparsed, or the reason why the array is refused as a whole.
 pub fn split(body: &[u8]) -> Result<Vec<&RawValue>, Malformed> {
     let messages: Vec<&RawValue> = serde_json::from_slice(body).map_err(|_| Malformed::NotJson)?;
     match messages.len() {
@@ -30,8 +30,8 @@ pub fn split(body: &[u8]) -> Result<Vec<&RawValue>, Malformed> {
     }
 }
 
-/// One message of a batch; or the answer to what cannot be taken. `is_excluded`: whether a request of this method and
-/// with these params must not be in a batch.
+/// Reads one message of a batch, or returns the error for an invalid one. `is_excluded`: whether a request
+/// with this method and these params must not be in a batch.
 pub fn read<'a>(
     message: &'a [u8],
     is_excluded: impl FnOnce(&str, Option<Raw<'a>>) -> bool,

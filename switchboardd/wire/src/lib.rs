@@ -1,8 +1,10 @@
-//! What the shim and the daemon both need to know of the wire: how messages are framed on a pipe,
-//! the JSON-RPC envelope around them (read by `envelope`, written by `rpc`), the words of the hop between the two, and where to meet.
+//! What the shim and the daemon share: the framing of messages on a pipe, the JSON-RPC envelope (read by
+//! `envelope`, written by `rpc`), the headers and paths of the HTTP connection between the two (`hop`), and
+//! the paths by which they find each other (`runtime_paths`).
 //!
-//! A leaf: it knows JSON-RPC but no MCP method. I/O is done by `quiet`, the connection between the two, and by
-//! `place`, `folder`, `process` and `peer`, which find out whether there is another end and whose it is.
+//! A leaf crate: it knows JSON-RPC but no MCP method. I/O is done by `lazy_stream` (the connection between
+//! the two) and by `runtime_paths`, `folder`, `process` and `peer`, which check whether the other side exists
+//! and which user runs it.
 
 pub mod backoff;
 pub mod batch;

@@ -1,12 +1,12 @@
-//! The limit of open files of this process: raised as far as the system allows, and put back for a process that this
-//! one starts.
+//! The open-file limit of this process: raised as far as the system allows, and restored for a process that
+//! this one starts.
 
 use std::sync::OnceLock;
 
 use rustix::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Where there is no hard limit: more than a shim or a daemon uses, less than any system refuses.
+/// Used if there is no hard limit: more than a shim or a daemon needs, less than any system refuses.
 const MAX_OPEN_FILES: u64 = 10_240;
 
 static LIMIT_BEFORE: OnceLock<Option<u64>> = OnceLock::new();
@@ -27,7 +27,7 @@ pub fn before() -> Option<u64> {
     LIMIT_BEFORE.get().copied().flatten()
 }
 
-/// Sets the soft limit; what the system refuses stays as it is.
+/// Sets the soft limit; keeps the old one if the system refuses.
 pub fn set(limit: u64) {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum });

@@ -34,12 +34,12 @@ pub fn notification(method: &str, params: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// The answer of a request that succeeded.
+/// The answer to a request that succeeded.
 pub fn result(id: &str, result: &str) -> Vec<u8> {
     response(id, r#""result":"#, result)
 }
 
-/// The answer of a request that failed. `error` is the whole error object.
+/// The answer to a request that failed. `error` is the whole error object.
 pub fn error(id: &str, error: &str) -> Vec<u8> {
     response(id, r#""error":"#, error)
 }
@@ -49,12 +49,12 @@ pub fn response_with(id: &str, outcome: &str) -> Vec<u8> {
     response(id, "", outcome)
 }
 
-/// The answer to something whose id could not be read.
+/// The error for a message whose id could not be read.
 pub fn error_without_id(error: &str) -> Vec<u8> {
     [r#"{"jsonrpc":"2.0","error":"#, error, r#","id":null}"#].concat().into_bytes()
 }
 
-/// The member of a tool's result that says one text: `"content":[{"type":"text","text":…}]`.
+/// The member of a tool's result that holds one text: `"content":[{"type":"text","text":…}]`.
 pub fn text_content(text: &str) -> String {
     [r#""content":[{"type":"text","text":"#, &quoted(text), "}]"].concat()
 }

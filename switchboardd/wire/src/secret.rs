@@ -2,7 +2,7 @@
 
 use subtle::ConstantTimeEq;
 
-/// Whether two secrets are the same. The time that it takes says nothing of where they differ.
+/// Whether two secrets are equal. The time it takes does not reveal where they differ.
 pub fn is_same(given: &[u8], wanted: &[u8]) -> bool {
     given.ct_eq(wanted).into()
 }

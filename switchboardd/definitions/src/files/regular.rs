@@ -1,5 +1,5 @@
-//! Reads regular files that somebody else may have put there. A pipe, a device, a link, an endless file or one that is
-//! no text is refused; nothing here waits for the other end of anything.
+//! Reads regular files that another user may have written. Refuses pipes, devices, endless files, files that
+//! are not text and, with [`Links::Refuse`], links. No call here blocks on another process.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -23,7 +23,7 @@ pub enum OpenFileError {
     Absent,
     /// A symbolic link to nothing.
     DanglingLink,
-    /// A pipe, a device, a folder; with [`Links::Refuse`] also a link.
+    /// A pipe, a device or a folder; with [`Links::Refuse`] also a link.
     Irregular,
     Failed(io::Error),
 }
@@ -32,7 +32,7 @@ pub enum OpenFileError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadTextError {
     Absent,
-    /// Says why, as the end of a sentence that begins with the file.
+    /// The reason, worded to follow the name of the file.
     Refused(String),
 }
 
@@ -70,7 +70,7 @@ pub fn read_up_to(limit: u64, opened: File) -> io::Result<Option<Vec<u8>>> {
     Ok((body.len() as u64 <= limit).then_some(body))
 }
 
-/// The text of a file: a regular one of at most `limit` bytes, and none that leads out of `within`.
+/// Reads the text of a regular file of at most `limit` bytes. Refuses a file that resolves outside `within`.
 pub fn read_text(file: &Path, limit: u64, within: Option<&Path>) -> Result<String, ReadTextError> {
     let refused = |why: String| ReadTextError::Refused(why);
     let failed = |error: io::Error| refused(format!("cannot be read: {error}"));

@@ -374,7 +374,7 @@ mod tests {
         })
     }
 
-    /// What a person is shown of a definition that is new.
+    /// The lines that the user is shown about a new definition.
     fn lines(name: &str, launch: &Launch, program: Option<Result<&Path, &str>>) -> Vec<String> {
         let definition = Definition {
             name: name.to_owned(),

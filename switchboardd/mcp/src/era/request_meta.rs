@@ -28,7 +28,7 @@ pub fn meta(params: Option<Raw<'_>>) -> Members<'_> {
     meta.and_then(Members::of).unwrap_or_default()
 }
 
-/// The revision that a message says it is of, which makes it one of the modern era; `None` for one of the legacy era.
+/// The revision that a message claims. A message with one is modern; `None` means legacy.
 pub fn claimed_revision<'a>(meta: &Members<'a>) -> Option<Result<Cow<'a, str>, InvalidRequest>> {
     let version = switchboard_wire::envelope::string(meta.get(VERSION_KEY)?);
     Some(version.ok_or_else(|| InvalidRequest::Params(format!("`{VERSION_KEY}` must be a string"))))

@@ -1,4 +1,4 @@
-//! The `params` of a host's request, taken apart once for all who look into them.
+//! The `params` of a host's request, parsed once for all readers.
 
 use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
@@ -8,7 +8,7 @@ use switchboard_wire::raw::Raw;
 pub struct RequestParams<'a> {
     /// As the host wrote them.
     pub raw: Option<Raw<'a>>,
-    /// None if they are no object.
+    /// Empty if the `params` are not an object.
     pub members: Members<'a>,
     /// The members of their `_meta`.
     pub meta: Members<'a>,
@@ -21,7 +21,7 @@ impl<'a> RequestParams<'a> {
         Self { raw, members, meta }
     }
 
-    /// The progress token as the host wrote it, whatever it is.
+    /// The host's progress token, unchanged and not validated.
     pub fn raw_progress_token(&self) -> Option<Raw<'a>> {
         self.meta.get("progressToken")
     }

@@ -1,4 +1,4 @@
-//! Whom a message of a child may be for that names no call.
+//! The hosts that a child's message may be for if it names no call.
 
 use std::sync::Arc;
 

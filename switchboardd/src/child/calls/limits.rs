@@ -1,4 +1,4 @@
-//! When calls have taken too long. Progress and questions move that moment.
+//! The deadlines of calls. Progress and questions extend them.
 
 use std::sync::Arc;
 

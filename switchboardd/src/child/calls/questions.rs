@@ -1,4 +1,4 @@
-//! The questions of a child that are open at hosts, and the calls that each belongs to.
+//! The questions of a child that hosts have not answered yet, and the calls that each belongs to.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Ids of calls, and what comes of a call.
+//! Call ids, and the outcome of a call.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Collects what `savings` counts: all suites, sessions and children that the daemon has at one moment.
+//! Collects what `savings` counts: all current suites, sessions and children of the daemon.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::Suite;
 
-/// Where the row of a suite is, by the file and the name of its definition.
+/// Maps the file and name of a suite's definition to the index of its row.
 type SuiteRowIndex = HashMap<(PathBuf, String), usize>;
 
 /// Reads manifests and `/proc`, so it must not run on the event loop.

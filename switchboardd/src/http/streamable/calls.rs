@@ -27,9 +27,9 @@ pub(super) const JSON_WINDOW: Duration = Duration::from_millis(250);
 /// The requests of one POST.
 pub(super) struct PostedRequests {
     pub(super) requests: Vec<Bytes>,
-    /// Of a batch: the answers to what must not be in one. `None` for a request by itself.
+    /// For a batch: the errors for messages that it must not contain. `None` for a single request.
     pub(super) refused: Option<Vec<Vec<u8>>>,
-    /// The span that the headers name.
+    /// The parent span from the headers.
     pub(super) parent: Option<SpanContext>,
 }
 
@@ -101,7 +101,7 @@ fn list(answers: &[Bytes]) -> Vec<u8> {
     out
 }
 
-/// Who makes a request over HTTP, kept for as long as it runs.
+/// Who makes a request over HTTP; lives as long as the request.
 #[derive(Clone)]
 pub(super) struct CallOrigin {
     pub(super) daemon: Arc<Daemon>,

@@ -18,7 +18,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Chunks buffered for a connection; further messages wait in the mailbox, which has limits of its own.
 const QUEUE_LEN: usize = 4;
 
-/// The first revision whose hosts take up streams again.
+/// The first revision whose hosts resume streams.
 const RESUMABLE_REVISION: &str = "2025-11-25";
 
 /// Where a host starts to read a stream.

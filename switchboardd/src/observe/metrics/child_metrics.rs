@@ -46,17 +46,17 @@ pub struct ChildMetrics {
     too_long_bytes: AtomicU64,
 }
 
-/// A request to a child that is over.
+/// A finished request to a child.
 #[derive(Debug)]
 pub struct FinishedCall {
-    /// Whether the child runs elsewhere.
+    /// Whether the child is remote.
     pub remote: bool,
     pub method: &'static str,
     pub id: u64,
     pub tool: Option<ToolLabel>,
     pub error: Option<&'static str>,
     pub took: Duration,
-    /// Its span and the one above, if anybody wants to know.
+    /// Its span and the parent span, if it is traced.
     pub span: Option<(SpanContext, SpanContext)>,
 }
 

@@ -1,4 +1,4 @@
-//! The children that are missing although no call asks for them: spares, and those that somebody follows.
+//! The children that are missing although no call needs them: spares, and those with subscribers.
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ impl PoolState {
         Some(sooner)
     }
 
-    /// The task of [`PoolState::wake_at`] woke up. False if an earlier task replaced it.
+    /// Call this when the task of [`PoolState::wake_at`] wakes up. False if a task with an earlier time
+    /// replaced it.
     pub(in crate::pool) fn is_woken(&mut self, at: Instant) -> bool {
         self.woken_at.take_if(|woken| *woken == at).is_some()
     }

@@ -1,4 +1,4 @@
-//! The starts of a pool that are under way or failed lately.
+//! The starts of a pool that are in progress or failed recently.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

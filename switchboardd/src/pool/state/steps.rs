@@ -1,4 +1,4 @@
-//! What a caller does next on its way to a child: use one, begin or await a start, wait, or be refused.
+//! What a caller that needs a child does next: use one, begin or await a start, wait, or be refused.
 
 use std::sync::Arc;
 use std::time::Duration;
