@@ -2,7 +2,8 @@
 //! in the same table, and its messages are dispatched by the same code.
 //!
 //! One task owns the connection (`run`): it receives commands, gives each message a task of its own, and ends
-//! them all when the child is told to stop. `post.rs` sends a request and handles its response, `notification.rs` sends a message that needs no answer,
+//! them all when the child is told to stop. `post.rs` sends a request and handles its response,
+//! `notification.rs` sends a message that needs no answer,
 //! `handshake.rs` finds out which protocol the server speaks, `stream.rs` reads a legacy server's own stream,
 //! `old_sse.rs` is the transport of 2024-11-05. `client.rs` handles HTTP, credentials and redirects;
 //! `address.rs`, `headers.rs` and `sse.rs` are pure.
