@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use switchboard_definitions::definition::Redactor;
-use switchboard_wire::visible::clipped;
+use switchboard_wire::visible::clipped_lines;
 
 /// Limits for the text of one child, and for one line.
 const MAX_RING_BYTES: usize = 64 * 1024;
@@ -181,7 +181,7 @@ impl StderrRing {
             if bytes > TAIL_BYTES && !tail.is_empty() {
                 break;
             }
-            tail.push(clipped(&line.text, TAIL_BYTES - '…'.len_utf8()));
+            tail.push(clipped_lines(&line.text, TAIL_BYTES - '…'.len_utf8()));
         }
         tail.reverse();
         tail.join("\n")

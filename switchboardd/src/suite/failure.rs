@@ -3,7 +3,7 @@
 use serde_json::json;
 use switchboard_mcp::era::request_state::BadState;
 use switchboard_mcp::era::{self, InvalidRequest, ProtocolEra, results};
-use switchboard_mcp::error_codes::{LACKS_CAPABILITY, UNSUPPORTED_VERSION};
+use switchboard_mcp::error_codes::{LACKS_CAPABILITY, RESOURCE_NOT_FOUND, UNSUPPORTED_VERSION};
 use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
@@ -154,7 +154,7 @@ impl Failure {
             | Self::NotAllowed { .. }
             | Self::BadState(_) => INVALID_PARAMS,
             // Legacy revisions have a code of their own for this.
-            Self::NoSuchResource { .. } if era == ProtocolEra::Legacy => -32002,
+            Self::NoSuchResource { .. } if era == ProtocolEra::Legacy => RESOURCE_NOT_FOUND,
             Self::NoSuchResource { .. } => INVALID_PARAMS,
             // All failures that the host did not cause. The modern era has no range of codes for servers.
             _ if era == ProtocolEra::Modern => INTERNAL_ERROR,

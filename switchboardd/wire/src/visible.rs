@@ -21,13 +21,13 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Text from outside for a sentence of ours: at most `max_bytes` bytes, and a `…` behind them if there is more; on one
-/// line and with nothing hidden.
+/// Makes foreign text fit for a message: one line, at most `max_bytes` bytes (`…` marks a cut), hidden
+/// characters escaped.
 pub fn clipped(text: &str, max_bytes: usize) -> String {
     clip(text, max_bytes, is_hidden)
 }
 
-/// The same with the line breaks that it has.
+/// Like [`clipped`], but keeps line breaks and tabs.
 pub fn clipped_lines(text: &str, max_bytes: usize) -> String {
     clip(text, max_bytes, |c| !matches!(c, '\n' | '\t') && is_hidden(c))
 }
@@ -50,7 +50,7 @@ fn clip(text: &str, max_bytes: usize, hides: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// The text without the characters that hide. White space stays, and so does what joins emoji to one picture.
+/// Removes hidden characters. White space stays, and so do the joiners between emoji.
 pub fn without_hidden(text: &str) -> String {
     let mut seen = String::with_capacity(text.len());
     let (mut before, mut rest) = (None, text.chars());

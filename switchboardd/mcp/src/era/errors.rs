@@ -4,8 +4,7 @@ use switchboard_wire::envelope::{INVALID_PARAMS, quoted, range_of};
 use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
 
-const RESOURCE_NOT_FOUND: &str = "-32002";
-const URL_ELICITATION_REQUIRED: &str = "-32042";
+use crate::error_codes::{RESOURCE_NOT_FOUND, URL_ELICITATION_REQUIRED};
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum MappedError {
@@ -19,13 +18,13 @@ pub enum MappedError {
 pub fn for_modern(error: Raw<'_>) -> MappedError {
     let Some(members) = Members::of(error) else { return MappedError::AsItIs };
     let Some(code) = members.get("code") else { return MappedError::AsItIs };
-    match code.get() {
-        RESOURCE_NOT_FOUND => {
+    match code.get().parse() {
+        Ok(RESOURCE_NOT_FOUND) => {
             let place = range_of(error.get().as_bytes(), code.get());
             let (before, after) = (&error.get()[..place.start], &error.get()[place.end..]);
             MappedError::Error(format!("{before}{INVALID_PARAMS}{after}"))
         }
-        URL_ELICITATION_REQUIRED => asks(&members).map_or(MappedError::AsItIs, MappedError::NeedsInput),
+        Ok(URL_ELICITATION_REQUIRED) => asks(&members).map_or(MappedError::AsItIs, MappedError::NeedsInput),
         _ => MappedError::AsItIs,
     }
 }

@@ -6,6 +6,7 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use switchboard_wire::visible::is_hidden;
 
+use crate::error_codes::URL_ELICITATION_REQUIRED;
 use crate::methods;
 
 /// More than a host could show to a user.
@@ -73,9 +74,6 @@ impl InputRequest<'_> {
     }
 }
 
-/// The code of a legacy error that lists URLs which the user must open first.
-const URL_REQUIRED_CODE: &str = "-32042";
-
 /// What is wrong with the URL of an elicitation; `None` if it has none or a valid one. A host may pass it to
 /// any URL opener, so only http and https are let through.
 pub fn bad_address(params: Option<Raw<'_>>) -> Option<&'static str> {
@@ -103,7 +101,7 @@ pub fn bad_address_in_inputs(result: Raw<'_>) -> Option<String> {
 /// `bad_address` for an error that lists URLs to open.
 pub fn bad_address_in_error(error: Raw<'_>) -> Option<String> {
     let error = Members::of(error)?;
-    error.get("code").filter(|code| code.get() == URL_REQUIRED_CODE)?;
+    error.get("code").filter(|code| code.get().parse() == Ok(URL_ELICITATION_REQUIRED))?;
     let list = error.get("data").and_then(Members::of)?.get("elicitations")?;
     let list: Vec<&serde_json::value::RawValue> = serde_json::from_str(list.get()).ok()?;
     let why = list.into_iter().find_map(|one| bad_address(Some(one.into())))?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use reqwest::header::HeaderValue;
 use switchboard_definitions::definition::Transport;
 use switchboard_mcp::era::envelope::{Envelope, with_envelope};
+use switchboard_mcp::error_codes;
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
@@ -185,13 +186,13 @@ fn outcome(answer: &ChildResponse) -> Option<Outcome<'_>> {
 /// Whether the code of an error exists only in the modern era.
 fn is_modern(error: Raw<'_>) -> bool {
     let code = Members::of(error).and_then(|error| error.get("code")?.get().parse::<i64>().ok());
-    code.is_some_and(|code| (-32022..=-32020).contains(&code))
+    code.is_some_and(error_codes::is_modern)
 }
 
 /// Whether the error refuses our revision and names none that we know.
 fn is_unsupported(error: Raw<'_>) -> bool {
     let code = Members::of(error).and_then(|error| error.get("code"));
-    code.is_some_and(|code| code.get() == switchboard_mcp::error_codes::UNSUPPORTED_VERSION.to_string())
+    code.is_some_and(|code| code.get() == error_codes::UNSUPPORTED_VERSION.to_string())
         && !names_modern(error)
 }
 

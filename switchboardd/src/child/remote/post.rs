@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::{Response, StatusCode};
-use switchboard_mcp::error_codes::HEADER_MISMATCH;
+use switchboard_mcp::error_codes::{self, HEADER_MISMATCH};
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
@@ -143,7 +143,7 @@ fn is_of_the_other_era(protocol: Protocol, code: Option<i64>) -> bool {
     match (protocol, code) {
         // Codes that legacy servers use to refuse requests outside a session.
         (Protocol::Modern, Some(code)) => (-32019..=-32000).contains(&code),
-        (Protocol::Legacy | Protocol::LegacySse, Some(code)) => (-32022..=-32020).contains(&code),
+        (Protocol::Legacy | Protocol::LegacySse, Some(code)) => error_codes::is_modern(code),
         (_, None) => false,
     }
 }
