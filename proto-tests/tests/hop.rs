@@ -324,3 +324,21 @@ fn a_batch_does_not_block_the_next_message() {
     let answers = batch.response(false).unwrap().json();
     assert_eq!(answers[0]["id"], 2, "{answers}");
 }
+
+#[test]
+fn batches_of_one_session_have_a_limit_of_calls_together() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let mut session = session_with_batches(&daemon);
+    let calls = |ids: std::ops::Range<u64>| {
+        let calls: Vec<String> = ids.map(|id| call(id, "slow", r#"{"ms":3000}"#)).collect();
+        format!("[{}]", calls.join(","))
+    };
+    let mut first = session.start(&calls(2..302));
+    let refused = session.post(&calls(302..332));
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("320"));
+    let answers = first.response(false).unwrap().json();
+    assert_eq!(answers.as_array().unwrap().len(), 300);
+}

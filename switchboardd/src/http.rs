@@ -3,6 +3,7 @@
 mod accept;
 mod auth;
 mod batch;
+mod call_limit;
 mod connection;
 mod control;
 mod discovery;

@@ -1,9 +1,13 @@
 //! Why a child gave no answer, as text for users and models.
 
 use switchboard_definitions::definition::Redactor;
+use switchboard_wire::visible::clipped_lines;
 
 use super::ChildExit;
 use super::remote::RemoteError;
+
+/// More than a clipped text of a child and our words about it take, hidden characters escaped.
+const MAX_REASON_BYTES: usize = 16 * 1024;
 
 /// Why a child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,8 +51,8 @@ impl ChildError {
     /// redacted when it is stored.
     pub(super) fn without_values(self, hidden: &Redactor) -> Self {
         match self {
-            Self::Spawn { why } => Self::Spawn { why: hidden.redact_cut(&why).into_owned() },
-            Self::Unusable { why } => Self::Unusable { why: hidden.redact_cut(&why).into_owned() },
+            Self::Spawn { why } => Self::Spawn { why: redacted(hidden, &why) },
+            Self::Unusable { why } => Self::Unusable { why: redacted(hidden, &why) },
             other => other,
         }
     }
@@ -83,7 +87,36 @@ impl ChildError {
     }
 }
 
+/// Redacts first: an escaped value would not be recognized.
+fn redacted(hidden: &Redactor, why: &str) -> String {
+    clipped_lines(&hidden.redact_cut(why), MAX_REASON_BYTES)
+}
+
 /// `words` as [`super::StderrRing::last_lines`] returns them.
 fn stderr_suffix(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!("; {words}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clip::clip;
+    use super::*;
+
+    #[track_caller]
+    fn check(said: &str, ends_with: &str) {
+        let hidden = Redactor::new([("hunter2-\u{a0}-hunter3".to_owned(), "${KEY}".to_owned())].into_iter());
+        let why = format!("refused `initialize`: {}", clip(said));
+        let ChildError::Unusable { why } = (ChildError::Unusable { why }).without_values(&hidden) else {
+            panic!()
+        };
+        assert!(why.ends_with(ends_with) && !why.contains("hunter2"), "{why}");
+    }
+
+    #[test]
+    fn a_value_in_a_refusal_is_redacted_whole_cut_and_with_hidden_characters() {
+        check("env: hunter2-\u{a0}-hunter3", "env: ${KEY}");
+        // The limit of 1024 bytes cuts the value.
+        check(&format!("{}hunter2-\u{a0}-hunter3", "x".repeat(1014)), "x${KEY}");
+        check("a\u{202e}b", "a\\u{202e}b");
+    }
 }

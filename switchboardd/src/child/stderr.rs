@@ -17,6 +17,9 @@ use switchboard_wire::visible::clipped_lines;
 const MAX_RING_BYTES: usize = 64 * 1024;
 const MAX_LINE_BYTES: usize = 4 * 1024;
 
+/// Limit of the first stdout line that is no message, in our messages.
+const MAX_FIRST_BYTES: usize = 1024;
+
 /// Lines shown in an error message.
 const TAIL_LINES: usize = 5;
 const TAIL_BYTES: usize = 1024;
@@ -121,7 +124,7 @@ impl StderrRing {
         }
         let mut kept = self.buffer.lock().expect("BUG: a push panicked");
         if stdout && kept.stdout == 0 {
-            let text = super::clip(&text);
+            let text = clipped_lines(&text, MAX_FIRST_BYTES);
             tracing::warn!(target: "child", child = name, "wrote a line to stdout that is not JSON-RPC: {text}");
             kept.first = Some(text.into());
         } else {

@@ -13,6 +13,7 @@ use switchboard_mcp::methods;
 use switchboard_wire::batch;
 use switchboard_wire::envelope::{Malformed, Message, string};
 
+use super::call_limit::check_call_limit;
 use super::errors::HttpError;
 use super::request_context::context;
 use crate::face::{self, Face, IncomingRequest, run_request};
@@ -53,9 +54,12 @@ pub(super) async fn answer(
     if let Some(draining) = daemon.phase().borrow().draining() {
         return Err(HttpError::Draining(draining));
     }
+    let messages: Vec<_> = messages.iter().map(|message| (message.get().as_bytes(), read(message))).collect();
+    let is_request = |read: &Result<Message<'_>, Vec<u8>>| matches!(read, Ok(Message::Request { .. }));
+    check_call_limit(session, messages.iter().filter(|(_, read)| is_request(read)).count())?;
     let mut items = Vec::new();
-    for message in messages {
-        match read(message) {
+    for (body, read) in messages {
+        match read {
             Ok(Message::Request { id, method, params }) => {
                 let method = method.name();
                 let mut item = BatchRequest::Running(Box::pin(async move {
@@ -70,7 +74,6 @@ pub(super) async fn answer(
                 face::on_notification(daemon, session, &method.name(), params);
             }
             Ok(Message::Response { id, .. }) => {
-                let body = message.get().as_bytes();
                 let _ = string(id).is_some_and(|ours| session.caller.deliver_answer(&ours, body, id));
             }
             Err(refused) => items.push(BatchRequest::Done(Some(refused))),

@@ -55,7 +55,7 @@ impl std::fmt::Debug for Redactor {
 
 impl Redactor {
     /// Takes each value with its replacement. Also hides other encodings of a value.
-    pub(super) fn new(values: impl Iterator<Item = (String, String)>) -> Self {
+    pub fn new(values: impl Iterator<Item = (String, String)>) -> Self {
         let mut hidden: Vec<(String, String)> = values.flat_map(spellings).collect();
         hidden.sort_by(|one, other| other.0.len().cmp(&one.0.len()).then_with(|| one.cmp(other)));
         hidden.dedup_by(|later, earlier| later.0 == earlier.0);

@@ -14,14 +14,13 @@ use hyper::header::{
 use reqwest::{Method, Response, StatusCode, Url};
 use switchboard_definitions::definition::{DisplayUrl, ResolvedRemote};
 use switchboard_wire::framing::MAX_MESSAGE;
-use switchboard_wire::visible::clipped;
 
 use super::RemoteError;
 use super::address::resolve_redirect;
 use super::auth::{AuthDecision, Authorizer, Challenge};
 use super::http_clients::root_cause;
 use crate::caller::Caller;
-use crate::child::clip::clip;
+use crate::child::clip::{clip, cut};
 
 /// Limit of redirects that one request follows.
 const MAX_HOPS: usize = 4;
@@ -197,7 +196,7 @@ fn reject_encoded(response: Response) -> Result<Response, RemoteError> {
     match response.headers().get(CONTENT_ENCODING) {
         Some(encoding) if encoding != "identity" => {
             let encoding = String::from_utf8_lossy(encoding.as_bytes());
-            Err(RemoteError::Encoded { encoding: clip(&encoding) })
+            Err(RemoteError::Encoded { encoding: clip(&encoding).to_owned() })
         }
         _ => Ok(response),
     }
@@ -252,12 +251,13 @@ async fn refusal(response: Response) -> String {
     if is_text { shown(&refusal_bytes(response).await) } else { String::new() }
 }
 
-/// A server's text for our messages: one line of limited length.
+/// A server's text for our messages: one line of limited length. [`RemoteError::without_values`] redacts it and
+/// makes hidden characters visible.
 pub(super) fn shown(body: &[u8]) -> String {
-    const MAX_CHARS: usize = 300;
+    const MAX_BYTES: usize = 300;
     let text = String::from_utf8_lossy(body);
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    clipped(&line, MAX_CHARS)
+    cut(&line, MAX_BYTES).to_owned()
 }
 
 pub(super) async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>, RemoteError> {

@@ -1,8 +1,12 @@
 //! Errors between the daemon and a remote child.
 
 use switchboard_definitions::definition::DisplayUrl;
+use switchboard_wire::visible::clipped;
 
 use super::auth::AuthError;
+
+/// More than a clipped text of a server takes, hidden characters escaped.
+const MAX_TEXT_BYTES: usize = 8 * 1024;
 
 /// Why a remote child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +51,8 @@ impl RemoteError {
             Self::Changed { now } => now,
             Self::Auth(AuthError::Login { .. }) | Self::BadRedirect | Self::Unanswered => return self,
         };
-        *text = shown.redact(text).into_owned();
+        // Redacts first: an escaped value would not be recognized.
+        *text = clipped(&shown.redactor.redact_cut(text), MAX_TEXT_BYTES);
         self
     }
 

@@ -20,6 +20,7 @@ use super::classify::VERSION;
 use super::events::{self, StreamStart};
 use crate::catalog::workspace::Workspace;
 use crate::face::{self, Face, IncomingRequest, RequestContext, run_request};
+use crate::http::call_limit::{TOO_MANY_CALLS, check_call_limit};
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::request_context::parent;
 use crate::http::{accept, batch};
@@ -33,9 +34,6 @@ const LAST_EVENT: HeaderName = HeaderName::from_static(header_names::LAST_EVENT_
 
 /// Limit of concurrent sessions over HTTP.
 const MAX_SESSIONS: usize = 512;
-
-/// Limit of calls per session, running or waiting for a permit.
-const MAX_IN_FLIGHT: usize = 320;
 
 pub(super) fn names_session(headers: &HeaderMap) -> bool {
     headers.contains_key(SESSION)
@@ -239,16 +237,6 @@ fn refusal(daemon: &Daemon, session: &Session) -> Option<(Failure, HttpError)> {
     }
     let complaint = check_call_limit(session, 1).err()?;
     Some((TOO_MANY_CALLS, complaint.into()))
-}
-
-const TOO_MANY_CALLS: Failure = Failure::TooManyCalls { limit: MAX_IN_FLIGHT };
-
-/// Fails if `calls` more calls would exceed the limit of this session.
-fn check_call_limit(session: &Session, calls: usize) -> Result<(), RpcError> {
-    if session.in_flight() + calls <= MAX_IN_FLIGHT {
-        return Ok(());
-    }
-    Err(RpcError::new(StatusCode::TOO_MANY_REQUESTS, -32000, TOO_MANY_CALLS.to_string()))
 }
 
 /// Handles a notification or a response.
