@@ -26,7 +26,7 @@ const NAMES: [&str; 15] = [
     "CONNECTIONSTRING",
     "SESSIONID",
 ];
-/// The same, as whole words of a name.
+/// Whole words of names that secrets have.
 const WORDS: [&str; 7] = ["KEY", "PAT", "PWD", "PASS", "AUTH", "DSN", "JWT"];
 /// Prefixes of well-known tokens, with their minimum lengths.
 const SHAPES: [(&str, usize); 27] = [

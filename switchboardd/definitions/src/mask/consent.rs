@@ -13,7 +13,7 @@ const ACTIVE_PARTS: [&str; 23] = [
     "PROXY", "EDITOR", "PAGER", "BROWSER", "LIBRARY", "LOADER", "SCRIPT", "MODULE", "PLUGIN", "REQUIRE",
     "SHELL", "FLAGS", "HOOK",
 ];
-/// The same, as whole words of a name.
+/// Whole words of names whose value is executed, read or connected to.
 const ACTIVE_WORDS: [&str; 18] = [
     "CMD", "EXEC", "EXE", "BIN", "URL", "URI", "HOST", "ADDR", "ADDRESS", "ENV", "DIR", "HOME", "ROOT", "RC",
     "INIT", "ARGS", "OPTS", "SOCK",
