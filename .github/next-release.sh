@@ -18,7 +18,7 @@ fi
 # The workspace's number, and the same number where one of its crates asks for another.
 sed -i.old -E \
     -e "/^\[workspace\.package\]/,/^\[/ s/^version = \".*\"/version = \"$version\"/" \
-    -e "s/^(switchboard-[a-z]+ = \{ path = .*version = )\"[^\"]*\"/\1\"$version\"/" Cargo.toml
+    -e "s/^(switchboard[a-z-]* = \{ path = .*version = )\"[^\"]*\"/\1\"$version\"/" Cargo.toml
 sed -i.old -e "s/^## \[Unreleased\]$/&\n\n## [$version] - $(date -u +%Y-%m-%d)/" CHANGELOG.md
 rm Cargo.toml.old CHANGELOG.md.old
 cargo update --workspace --quiet

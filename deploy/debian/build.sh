@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # usage: deploy/debian/build.sh BIN_DIR OUT_DIR
 #
-# Makes a Debian package of the two binaries in BIN_DIR, with user units, man pages and completions, and prints its path.
+# Makes a Debian package of the programs in BIN_DIR, with user units, man pages and completions, and prints its path.
 # The same input gives the same bytes: times are SOURCE_DATE_EPOCH (or the last commit's), owners are root. Needs
 # dpkg-deb. The architecture is this machine's, or ARCH; the compression xz, or COMPRESSION.
 set -euo pipefail
 
-[ $# -eq 2 ] && [ -x "$1/switchboardd" ] && [ -x "$1/switchboard" ] || {
-    echo "usage: build.sh BIN_DIR OUT_DIR, with \`switchboardd\` and \`switchboard\` in BIN_DIR" >&2
+programs=(switchboard switchboardd switchboard-ctl switchboard-guard)
+usage() {
+    echo "usage: build.sh BIN_DIR OUT_DIR, with ${programs[*]} in BIN_DIR" >&2
     exit 2
 }
+[ $# -eq 2 ] || usage
+for program in "${programs[@]}"; do [ -x "$1/$program" ] || usage; done
 bin=$(cd "$1" && pwd)
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
@@ -29,9 +32,9 @@ chmod 755 "$tree"
 # What the binaries need of the C library: the newest version of it that they name. Static ones need nothing.
 depends() {
     local glibc
-    glibc=$(grep -aoh 'GLIBC_2\.[0-9]*' "$bin/switchboard" "$bin/switchboardd" | sort -uV | tail -1 || true)
+    glibc=$(grep -aoh 'GLIBC_2\.[0-9]*' "${programs[@]/#/$bin/}" | sort -uV | tail -1 || true)
     [ -z "$glibc" ] || printf 'libc6 (>= %s)' "${glibc#GLIBC_}"
-    ! grep -aq 'libgcc_s\.so\.1' "$bin/switchboard" "$bin/switchboardd" || printf ', libgcc-s1'
+    ! grep -aq 'libgcc_s\.so\.1' "${programs[@]/#/$bin/}" || printf ', libgcc-s1'
 }
 put() { # MODE FROM TO
     install -D -m "$1" "$2" "$tree/$3"
@@ -42,20 +45,19 @@ squeezed() { # FROM TO.gz
     chmod 644 "$tree/$2"
 }
 
-put 755 "$bin/switchboard" usr/bin/switchboard
-put 755 "$bin/switchboardd" usr/bin/switchboardd
+for program in "${programs[@]}"; do put 755 "$bin/$program" "usr/bin/$program"; done
 put 644 "$root/deploy/systemd/switchboardd.service" usr/lib/systemd/user/switchboardd.service
 put 644 "$root/deploy/systemd/switchboardd.socket" usr/lib/systemd/user/switchboardd.socket
 put 644 "$root/switchboard.config.schema.json" usr/share/$name/switchboard.config.schema.json
 
 made=$(mktemp -d)
 trap 'rm -rf "$tree" "$made"' EXIT
-"$bin/switchboardd" man --out "$made/man" >/dev/null
+"$bin/switchboard-ctl" man --out "$made/man" >/dev/null
 for page in "$made"/man/*.1; do
     squeezed "$page" "usr/share/man/man1/$(basename "$page").gz"
 done
 for shell in bash zsh fish; do
-    "$bin/switchboardd" completions $shell >"$made/$shell"
+    "$bin/switchboard-ctl" completions $shell >"$made/$shell"
 done
 put 644 "$made/bash" usr/share/bash-completion/completions/switchboard
 put 644 "$made/zsh" usr/share/zsh/vendor-completions/_switchboard

@@ -14,7 +14,7 @@ have() {
     command -v gnome-keyring-daemon >/dev/null && command -v dbus-run-session >/dev/null && command -v dbus-send >/dev/null
 }
 
-[ $# -ge 1 ] && [ -x "$1/switchboardd" ] && [ -x "$1/switchboard" ] || {
+[ $# -ge 1 ] && [ -x "$1/switchboardd" ] && [ -x "$1/switchboard" ] && [ -x "$1/switchboard-ctl" ] && [ -x "$1/switchboard-guard" ] || {
     echo "usage: keyring.sh BIN_DIR, with \`switchboardd\` and \`switchboard\` in it" >&2
     exit 2
 }
@@ -82,7 +82,7 @@ says() {
 asks() {
     exec 3<>ask
     echo "{\"order\":\"get\",\"names\":[$1]}" >&3
-    "$bin/switchboardd" --keyring <&3
+    "$bin/switchboard-ctl" --keyring <&3
     exec 3>&-
 }
 expect() {
@@ -130,7 +130,7 @@ expect '{"Ok":{"values":{}}}' "$(asks '"TOKEN"')" "for good"
 kill -STOP "$keyring"
 sleep 60 >ask &
 holder=$!
-"$bin/switchboardd" --keyring <ask >/dev/null &
+"$bin/switchboard-ctl" --keyring <ask >/dev/null &
 helper=$!
 exec 3>ask
 echo '{"order":"get","names":["EARLY"]}' >&3

@@ -15,7 +15,7 @@ ok() {
     echo "ok: $*"
 }
 
-[ $# -eq 1 ] && [ -x "$1/switchboardd" ] && [ -x "$1/switchboard" ] || {
+[ $# -eq 1 ] && [ -x "$1/switchboardd" ] && [ -x "$1/switchboard" ] && [ -x "$1/switchboard-ctl" ] && [ -x "$1/switchboard-guard" ] || {
     echo "usage: package.sh BIN_DIR, with \`switchboardd\` and \`switchboard\` in it" >&2
     exit 2
 }
@@ -30,7 +30,7 @@ trap '"${as_root[@]}" rm -rf "$work"' EXIT
 
 # The crates. Dependencies between them are taken from each other, not from the registry.
 cd "$source"
-published=(switchboard-wire switchboard-mcp switchboard-definitions switchboard-hosts switchboardd switchboard-shim)
+published=(switchboard-wire switchboard-mcp switchboard-definitions switchboard-hosts switchboard-guard switchboardd switchboard-ctl switchboard-shim)
 cargo package --quiet --no-verify --allow-dirty --target-dir "$work/target" "${published[@]/#/--package=}"
 for crate in "${published[@]}"; do
     archive=$(echo "$work/target/package/$crate"-[0-9]*.crate)
@@ -55,13 +55,18 @@ for crate in "${published[@]}"; do
         grep -q "^$key = " "$work/$crate"-[0-9]*/Cargo.toml || fail "$crate: no \`$key\`"
     done
 done
-ok "six crates are packed with all that they need"
+ok "eight crates are packed with all that they need"
+# Each by itself: within the workspace a crate gets the features that others ask for.
+for crate in "${published[@]}"; do
+    cargo check --quiet --package "$crate" || fail "$crate does not compile by itself"
+done
+ok "each of them compiles by itself"
 
 command -v dpkg-deb >/dev/null || skip "dpkg is missing: no Debian package"
 [ "$(id -u)" -eq 0 ] || [ ${#as_root[@]} -gt 0 ] || skip "installing a package takes root, \`sudo\` without a password, or fakeroot"
 # As small as release builds are, and squeezed the quick way.
 mkdir "$work/bin"
-cp "$bin/switchboard" "$bin/switchboardd" "$work/bin"
+cp "$bin"/switchboard{,d,-ctl,-guard} "$work/bin"
 bin=$work/bin
 if command -v strip >/dev/null; then strip "$bin"/*; fi
 export COMPRESSION=gzip
@@ -95,7 +100,7 @@ installed() {
     (cd "$root" && find . \( -type f -o -type l \) ! -path './var/lib/dpkg/*' | sort)
 }
 (cd "$root" && md5sum --quiet --check var/lib/dpkg/info/switchboard-mcp.md5sums) || fail "checksums"
-for file in bin/switchboard bin/switchboardd lib/systemd/user/switchboardd.service lib/systemd/user/switchboardd.socket \
+for file in bin/switchboard bin/switchboardd bin/switchboard-ctl bin/switchboard-guard lib/systemd/user/switchboardd.service lib/systemd/user/switchboardd.socket \
     share/man/man1/switchboard.1.gz share/bash-completion/completions/switchboard share/zsh/vendor-completions/_switchboard \
     share/fish/vendor_completions.d/switchboard.fish share/doc/switchboard-mcp/copyright share/doc/switchboard-mcp/changelog.gz; do
     [ -s "$root/usr/$file" ] || fail "\`/usr/$file\` is missing"

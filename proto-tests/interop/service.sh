@@ -27,7 +27,7 @@ await() {
     fail "$what: not within 40 s"
 }
 
-[ $# -ge 1 ] && [ -x "$1/switchboardd" ] && [ -x "$1/switchboard" ] && [ -x "$1/evil-child" ] || {
+[ $# -ge 1 ] && [ -x "$1/switchboardd" ] && [ -x "$1/switchboard" ] && [ -x "$1/switchboard-ctl" ] && [ -x "$1/switchboard-guard" ] && [ -x "$1/evil-child" ] || {
     echo "usage: service.sh BIN_DIR, with \`switchboardd\`, \`switchboard\` and \`evil-child\` in it" >&2
     exit 2
 }
@@ -67,7 +67,7 @@ done
 systemctl --user show --property Version >/dev/null 2>&1 || cannot "no user manager came up: $(tail -n 3 "$HOME/manager.log")"
 
 mkdir -p "$HOME/.local/bin" "$HOME/.config/switchboard/mcps/k"
-cp "$bin/switchboard" "$bin/switchboardd" "$HOME/.local/bin"
+cp "$bin"/switchboard{,d,-ctl,-guard} "$HOME/.local/bin"
 export PATH="$HOME/.local/bin:$PATH"
 echo '{"http":{"listen":"off"}}' >"$HOME/.config/switchboard/switchboard.config.json"
 echo "{\"name\":\"k\",\"command\":{\"cmd\":\"$bin/evil-child\",\"args\":[\"echo\"]}}" >"$HOME/.config/switchboard/mcps/k/.mcp.json"

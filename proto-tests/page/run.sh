@@ -7,7 +7,6 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cache=$here/.cache
 me=page
 
 [ $# -ge 1 ] || {
@@ -48,13 +47,7 @@ if ! browser >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null
 fi
 browser >/dev/null || skip "chromium missing (Debian: apt install chromium)"
 
-stamp=$(git hash-object "$here/package-lock.json")
-if [ "$(cat "$cache/stamp" 2>/dev/null)" != "$stamp" ]; then
-    echo "page: installing what drives the browser" >&2
-    rm -rf "$cache"
-    npm_ci "$here" "$cache"
-    echo "$stamp" >"$cache/stamp"
-fi
+"$here/install.sh"
 trap - EXIT
 export SWITCHBOARD_BROWSER
 SWITCHBOARD_BROWSER=$(browser)

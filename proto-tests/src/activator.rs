@@ -118,11 +118,11 @@ impl Manager {
     }
 }
 
-/// A directory with copies of both binaries, like an installation, so that tests can replace them.
+/// A directory with copies of all programs, like an installation, so that tests can replace them.
 pub fn installed(home: &Home) -> PathBuf {
     let folder = home.path().join("bin");
     fs::create_dir_all(&folder).unwrap();
-    for program in [&bins().switchboard, &bins().switchboardd] {
+    for program in bins().installed() {
         install(program, &folder.join(program.file_name().unwrap()), "");
     }
     folder

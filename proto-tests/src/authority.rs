@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub use browser::{Visit, browse};
+pub use browser::{PageVisit, browse};
 use grants::Grants;
 pub use guarded::{Description, ProtectedServer, ProtectedServerRules};
 use wire::{Answer, AuthorityRequest};
@@ -110,14 +110,14 @@ pub struct SeenRequest {
     pub body: Value,
 }
 
-pub struct Authority {
+pub struct AuthServer {
     port: u16,
     rules: Mutex<Rules>,
     seen: Mutex<Vec<SeenRequest>>,
     grants: Mutex<Grants>,
 }
 
-impl Authority {
+impl AuthServer {
     /// Serves until the process ends.
     pub fn start(rules: Rules) -> Arc<Self> {
         let (listener, port) = wire::listener();

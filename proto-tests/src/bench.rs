@@ -2,20 +2,24 @@
 //! with the floor, a shim and a daemon that only forward messages. All three run interleaved, round by round,
 //! so that noise affects them alike; what counts is their ratio.
 //!
-//! `setup` sets up the processes, `drive` has the timed loops, `report` compares the figures with their
-//! bounds. The other files each measure one thing.
+//! `setup` sets up the processes, `drive` has the timed loops, `bounds` has all that is promised, `report`
+//! compares the figures with it, and `history` with earlier runs. The other files each measure one thing.
 
+pub mod bounds;
 pub mod catalog;
 pub mod chart;
 pub mod child;
 pub mod drive;
+pub mod eras;
 pub mod floor;
 pub mod growth;
+pub mod history;
 pub mod latency;
 pub mod memory;
 pub mod reload;
 pub mod report;
 pub mod samples;
+pub mod scale;
 pub mod setup;
 pub mod sizes;
 pub mod starts;
@@ -44,7 +48,7 @@ impl Effort {
 pub type Measure = fn(Effort, &mut Report);
 
 /// All measurements, by name.
-pub const MEASURES: [(&str, Measure); 8] = [
+pub const MEASURES: [(&str, Measure); 10] = [
     ("latency", latency::measure),
     ("large", latency::large),
     ("throughput", throughput::measure),
@@ -53,4 +57,6 @@ pub const MEASURES: [(&str, Measure); 8] = [
     ("sizes", sizes::measure),
     ("growth", growth::measure),
     ("reload", reload::measure),
+    ("scale", scale::measure),
+    ("eras", eras::measure),
 ];

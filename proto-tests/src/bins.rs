@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 pub struct Bins {
     pub switchboardd: PathBuf,
     pub switchboard: PathBuf,
+    pub switchboard_ctl: PathBuf,
+    pub switchboard_guard: PathBuf,
     pub mock_child: PathBuf,
     pub evil_child: PathBuf,
     pub era_child: PathBuf,
@@ -19,11 +21,26 @@ pub struct Bins {
     pub conformance_client: PathBuf,
 }
 
+impl Bins {
+    /// The programs of an installation, which belong into one folder.
+    pub fn installed(&self) -> [&PathBuf; 4] {
+        [&self.switchboard, &self.switchboardd, &self.switchboard_ctl, &self.switchboard_guard]
+    }
+
+    /// Copies them into a folder that exists. Another process copies: while this one has a file open for writing, a
+    /// process that another thread starts inherits the descriptor, and the file cannot be executed.
+    pub fn copy_to(&self, folder: &Path) {
+        let status = Command::new("cp").args(self.installed()).arg(folder).status().expect("cp");
+        assert!(status.success(), "cp: {status}");
+    }
+}
+
 /// Set in the environment of programs of ours that another program starts many times at once: everything is
 /// already built.
 pub const BUILT: &str = "PROTO_TESTS_BUILT";
 
-const PACKAGES: [&str; 4] = ["switchboardd", "switchboard-shim", "mock-child", "proto-tests"];
+const PACKAGES: [&str; 6] =
+    ["switchboardd", "switchboard-ctl", "switchboard-guard", "switchboard-shim", "mock-child", "proto-tests"];
 
 pub fn bins() -> &'static Bins {
     static BINS: OnceLock<Bins> = OnceLock::new();
@@ -35,6 +52,8 @@ pub fn bins() -> &'static Bins {
         Bins {
             switchboardd: folder.join("switchboardd"),
             switchboard: folder.join("switchboard"),
+            switchboard_ctl: folder.join("switchboard-ctl"),
+            switchboard_guard: folder.join("switchboard-guard"),
             mock_child: folder.join("mock-child"),
             evil_child: folder.join("evil-child"),
             era_child: folder.join("era-child"),

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-type Answer = Response<Either<Behind, Empty<Bytes>>>;
+type Answer = Response<Either<ForwardedBody, Empty<Bytes>>>;
 
 /// Serves until the process ends.
 pub async fn serve(listener: TcpListener, target: u16, token: String) {
@@ -82,7 +82,7 @@ async fn send(
     }));
     let (mut head, body) = sender.send_request(request).await?.into_parts();
     head.headers.remove(CONNECTION);
-    Ok(Response::from_parts(head, Either::Left(Behind { body, _connection: connection })))
+    Ok(Response::from_parts(head, Either::Left(ForwardedBody { body, _connection: connection })))
 }
 
 /// Closes the connection to the server on drop.
@@ -95,12 +95,12 @@ impl Drop for Connection {
 }
 
 /// A body from the server, with the connection that it arrives on.
-struct Behind {
+struct ForwardedBody {
     body: Incoming,
     _connection: Connection,
 }
 
-impl Body for Behind {
+impl Body for ForwardedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -219,13 +219,10 @@ impl Home {
         self.processes().into_iter().filter(|process| process.cmdline.starts_with(evil)).collect()
     }
 
-    /// Running daemons of this home, without guards.
+    /// Running daemons of this home.
     pub fn daemons(&self) -> Vec<procs::Process> {
         let daemon = bins().switchboardd.to_str().unwrap();
-        let is_daemon = |process: &procs::Process| {
-            process.cmdline.starts_with(daemon) && !process.cmdline.contains("--guard")
-        };
-        self.processes().into_iter().filter(is_daemon).collect()
+        self.processes().into_iter().filter(|process| process.cmdline.starts_with(daemon)).collect()
     }
 
     /// Kills the daemons, and waits until nothing accepts connections on the socket.
@@ -258,8 +255,7 @@ impl Drop for Home {
         // it was killed appears only now. Each daemon gets one signal.
         let asked = RefCell::new(HashSet::new());
         let is_new_daemon = |process: &procs::Process| {
-            let is_daemon = process.cmdline.starts_with(&daemon) && !process.cmdline.contains("--guard");
-            is_daemon && asked.borrow_mut().insert(process.pid)
+            process.cmdline.starts_with(&daemon) && asked.borrow_mut().insert(process.pid)
         };
         let clean = becomes(GONE, || {
             self.end(is_new_daemon, Signal::TERM);

@@ -1,7 +1,9 @@
 //! Inspects processes from the outside, through `/proc`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 /// A snapshot of one process.
 #[derive(Debug, Clone)]
@@ -68,12 +70,19 @@ pub fn descendants(pid: i32) -> Vec<Process> {
 }
 
 pub fn rss_kib(pid: i32) -> u64 {
-    kib(&format!("/proc/{pid}/status"), "VmRSS:")
+    number(format!("/proc/{pid}/status"), "VmRSS:")
 }
 
 /// Proportional set size: private memory plus its share of shared memory.
 pub fn pss_kib(pid: i32) -> u64 {
-    kib(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
+    number(format!("/proc/{pid}/smaps_rollup"), "Pss:")
+}
+
+/// How often each thread of a process has waited for something so far, by its id.
+pub fn wake_ups(pid: i32) -> BTreeMap<OsString, u64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let count = |thread: &fs::DirEntry| number(thread.path().join("status"), "voluntary_ctxt_switches:");
+    threads.map(|thread| (thread.file_name(), count(&thread))).collect()
 }
 
 pub fn threads(pid: i32) -> usize {
@@ -84,7 +93,8 @@ pub fn fds(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-fn kib(file: &str, name: &str) -> u64 {
+/// The number after `name` in a file of `/proc`, without its unit.
+fn number(file: impl AsRef<Path>, name: &str) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
@@ -100,5 +110,11 @@ mod tests {
         assert!(alive(myself));
         assert!(rss_kib(myself) > 0 && pss_kib(myself) > 0 && threads(myself) > 0 && fds(myself) > 2);
         assert!(!alive(i32::MAX));
+        let before = wake_ups(myself);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        // Threads of other tests may have ended meanwhile.
+        assert!(
+            wake_ups(myself).iter().any(|(thread, count)| before.get(thread).is_some_and(|was| count > was))
+        );
     }
 }

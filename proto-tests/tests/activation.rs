@@ -1,6 +1,10 @@
 //! The daemon as a service: sockets bound by a service manager, notifications to that manager, and restarts
 //! and upgrades behind a socket that stays open.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests start processes; one that panics fails"
+)]
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,6 +12,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -233,6 +238,54 @@ fn keep(activator: &Activator, home: &Home, program: &Path, end: &AtomicBool, pi
     starts
 }
 
+/// As between two steps of an installation.
+#[test]
+fn a_missing_guard_is_named_and_found_when_it_is_installed() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let bin = installed(&home);
+    let guard = bin.join("switchboard-guard");
+    fs::remove_file(&guard).unwrap();
+    let said = Command::new(bin.join("switchboard"))
+        .args(["doctor", "--socket"])
+        .arg(home.socket())
+        .env_clear()
+        .envs(home.environment())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("switchboard-guard` is missing"), "{said}");
+    let mut shim = Shim::start_program(&home, &bin.join("switchboard"));
+    shim.initialize();
+    let answer = shim.call("k", "echo", "{}");
+    assert!(answer.contains("switchboard-guard` is missing; install all programs"), "{answer}");
+    install(&bins().switchboard_guard, &guard, "");
+    until_true("the guard to be used", TEST_TIMEOUT, || shim.call("k", "echo", "{}").contains("\"ok\":true"));
+    home.order_with(&bin.join("switchboard"), &["stop"]);
+}
+
+/// The daemon reads its flags by hand and gives others to the commands, which start the daemon again.
+#[test]
+fn daemon_flags_without_a_value_are_refused() {
+    let home = Home::new();
+    for arguments in [["--listen", ""], ["--listen", "-"], ["--config", "-"]] {
+        let mut process = Command::new(&bins().switchboardd)
+            .args(arguments)
+            .env_clear()
+            .envs(home.environment())
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut code = None;
+        until_true("it to end", TEST_TIMEOUT, || {
+            code = process.try_wait().unwrap();
+            code.is_some()
+        });
+        assert_eq!(code.unwrap().code(), Some(2), "{arguments:?}");
+    }
+}
+
 #[test]
 fn restarts_and_upgrades_under_load_lose_nothing_and_run_nothing_twice() {
     const SHIMS: u64 = 20;
@@ -407,7 +460,7 @@ fn a_broken_binary_does_not_take_over() {
         );
     }
     // A working binary takes over again.
-    install(&bins().switchboardd, &program, "mended");
+    install(&bins().switchboardd, &program, "fixed");
     await_next(&daemon.endpoint(), &before);
 }
 

@@ -139,10 +139,10 @@ fn the_daemon_reports_each_bad_file_and_serves_the_others() {
     home.run_ok(&["reload"]);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
     // Each file can be fixed on its own.
-    let mended = place(&home, "pipe");
-    fs::remove_file(&mended).unwrap();
+    let fixed = place(&home, "pipe");
+    fs::remove_file(&fixed).unwrap();
     home.child("pipe", &["echo"]);
-    until_true("the mended file", TEST_TIMEOUT, || problems(&daemon).len() == BAD.len() - 1);
+    until_true("the fixed file", TEST_TIMEOUT, || problems(&daemon).len() == BAD.len() - 1);
     until_true("its suite", TEST_TIMEOUT, || shim.call("pipe", "echo", "{}").contains("\"ok\":true"));
 }
 
@@ -228,7 +228,7 @@ fn an_unreadable_file_is_reported() {
     let home = Home::new();
     let closed = home.definition("closed", r#"{"mcpServers": {"x": {"command": "true"}}}"#);
     home.definition("open", r#"{"mcpServers": {"y": {"command": "true"}}}"#);
-    fs::copy(&bins().switchboardd, home.workspace().join("switchboardd")).unwrap();
+    bins().copy_to(&home.workspace());
     give_away(Path::new(home.mark()));
     fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
     let output = as_nobody(&home, &["check", closed.to_str().unwrap()]);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Limit for a refusal after the 5 s that a start waits for room; generous for a busy machine.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Limit for a refusal without waiting.
-const AT_ONCE: Duration = Duration::from_secs(3);
+const PROMPT_ANSWER: Duration = Duration::from_secs(3);
 
 fn home_with(children: &[&str], config: &Value) -> Home {
     let home = Home::new();
@@ -153,7 +153,7 @@ fn a_start_is_refused_at_once_if_all_children_wait_for_their_hosts() {
     let took = asked.elapsed();
     assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
     assert!(answer.contains("budget.children"), "{answer}");
-    assert!(took < AT_ONCE, "nothing could become free, and yet it waited {took:?}");
+    assert!(took < PROMPT_ANSWER, "nothing could become free, and yet it waited {took:?}");
     reply(&mut one, &questions.0);
     reply(&mut two, &questions.1);
     one.answer_to(&first.to_string());
@@ -172,7 +172,7 @@ fn a_host_with_an_open_question_does_not_wait_for_itself() {
     let asked = Instant::now();
     let refused = shim.call("b", "echo", "{}");
     assert_eq!(kind_of(&refused).as_deref(), Some("no_room"), "{refused}");
-    assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < PROMPT_ANSWER, "{:?}", asked.elapsed());
     reply(&mut shim, &question);
     let answer = shim.answer_to(&asking.to_string());
     assert!(answer.contains("accept"), "{answer}");

@@ -140,9 +140,7 @@ fn status_reports_a_pending_restart_after_an_update() {
     let home = Home::new();
     let folder = home.workspace().join("bin");
     std::fs::create_dir_all(&folder).unwrap();
-    for program in [&bins().switchboardd, &bins().switchboard] {
-        std::fs::copy(program, folder.join(program.file_name().unwrap())).unwrap();
-    }
+    bins().copy_to(&folder);
     home.order_with(&folder.join("switchboard"), &["start"]);
     // With a session open, the daemon does not hand over to the new program by itself.
     let _shim = home.shim();

@@ -130,10 +130,7 @@ fn the_readme_leads_to_a_working_editor_and_back() {
     let mut person = Person { home: &home, seen: String::new() };
     // In place of `cargo install`.
     fs::create_dir_all(person.bin()).unwrap();
-    for program in [&bins().switchboard, &bins().switchboardd] {
-        let to = person.bin().join(program.file_name().unwrap());
-        fs::hard_link(program, &to).or_else(|_| fs::copy(program, &to).map(drop)).unwrap();
-    }
+    bins().copy_to(&person.bin());
     std::os::unix::fs::symlink("/bin/rm", person.bin().join("rm")).unwrap();
     let entry = home.entry(&bins().mock_child, &[], &[]);
     let cursor = home.write(".cursor/mcp.json", &format!("{:#}\n", json!({"mcpServers": {"mock": entry}})));

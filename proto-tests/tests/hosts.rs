@@ -574,12 +574,8 @@ fn read_only_files_and_folders_are_not_written() {
         words.extend(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
     // A copy of the binaries that every user can read.
-    let copy = |program: &Path| {
-        let to = home.path().join(program.file_name().unwrap());
-        fs::copy(program, &to).unwrap();
-        to
-    };
-    let (program, _) = (copy(&bins().switchboard), copy(&bins().switchboardd));
+    bins().copy_to(&home.path());
+    let program = home.path().join("switchboard");
     words.extend([program.to_str().unwrap(), "setup", "--yes", "--shim", &shim]);
     let output = Command::new(words[0])
         .args(&words[1..])
@@ -858,13 +854,10 @@ fn only_a_permanent_shim_path_is_written() {
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
     // The shim next to the daemon is used, under the path by which PATH finds it.
-    let install = |program: &Path| {
-        let to = home.path().join("opt/v1").join(program.file_name().unwrap());
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(program, &to).unwrap();
-        to
-    };
-    let (program, _) = (install(&bins().switchboard), install(&bins().switchboardd));
+    let installed = home.path().join("opt/v1");
+    fs::create_dir_all(&installed).unwrap();
+    bins().copy_to(&installed);
+    let program = installed.join("switchboard");
     let run = |path: &str| {
         let output = Command::new(&program)
             .args(["setup", "--yes"])

@@ -104,9 +104,7 @@ impl Person {
             return None;
         }
         let home = Home::new();
-        for program in [&bins().switchboard, &bins().switchboardd] {
-            fs::copy(program, home.workspace().join(program.file_name().unwrap())).unwrap();
-        }
+        bins().copy_to(&home.workspace());
         let person = Self { uid, home };
         person.give(Path::new(person.home.mark()));
         Some(person)
@@ -173,9 +171,7 @@ impl Person {
 
     fn daemons(&self) -> usize {
         let program = self.home.workspace().join("switchboardd").display().to_string();
-        let is_daemon = |process: &procs::Process| {
-            process.cmdline.starts_with(&program) && !process.cmdline.contains("--guard")
-        };
+        let is_daemon = |process: &procs::Process| process.cmdline.starts_with(&program);
         self.home.processes().into_iter().filter(is_daemon).count()
     }
 }

@@ -187,7 +187,7 @@ fn kill(pid: i32) {
 fn guards(home: &Home) -> Vec<i32> {
     home.processes()
         .iter()
-        .filter(|process| process.cmdline.contains("--guard"))
+        .filter(|process| process.cmdline.starts_with("switchboard-guard"))
         .map(|process| process.pid)
         .collect()
 }

@@ -51,7 +51,7 @@ fn answer_question(shim: &mut Shim, method: &str) {
 }
 
 /// Long enough for a fault that is due after 5 s, even on a busy machine.
-const ROOM: Duration = Duration::from_secs(20);
+const SLOT_TIMEOUT: Duration = Duration::from_secs(20);
 
 // --- launch keys ---
 
@@ -205,7 +205,7 @@ fn a_full_session_pool_refuses_a_session_until_another_ends() {
     let took = asked.elapsed();
     assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
     assert!(answer.contains("pool.max") && answer.contains("2") && answer.contains("`k`"), "{answer}");
-    assert!(took < ROOM, "{took:?}");
+    assert!(took < SLOT_TIMEOUT, "{took:?}");
     assert_eq!(daemon.pids("k").len(), 2);
 
     // A session that ends makes room for one that waits.

@@ -72,9 +72,7 @@ fn no_command_sends_anything_to_another_users_socket() {
         return;
     }
     let home = Home::new();
-    for program in [&bins().switchboard, &bins().switchboardd] {
-        fs::copy(program, home.workspace().join(program.file_name().unwrap())).unwrap();
-    }
+    bins().copy_to(&home.workspace());
     give_away(Path::new(home.mark()));
     // The test, which is root, listens there; the commands run as nobody.
     let heard = impostor(&home.socket());
@@ -320,9 +318,11 @@ fn a_daemon_from_a_project_folder_is_not_run() {
     fs::copy(&bins().switchboard, &alone).unwrap();
     let marker = home.path().join("planted");
     for folder in [&planted, &open, &home.workspace().join("bin")] {
-        let program = folder.join("switchboardd");
-        fs::write(&program, format!("#!/bin/sh\ntouch {}\n", marker.display())).unwrap();
-        set_mode(&program, 0o755);
+        for name in ["switchboardd", "switchboard-ctl"] {
+            let program = folder.join(name);
+            fs::write(&program, format!("#!/bin/sh\ntouch {}\n", marker.display())).unwrap();
+            set_mode(&program, 0o755);
+        }
     }
     set_mode(&open, 0o777);
     let path = |more: &str| {
@@ -357,7 +357,7 @@ fn a_daemon_from_a_project_folder_is_not_run() {
         assert!(said.contains("is not used"), "{args:?}: {said}");
     }
     // The last folder on the PATH has an acceptable one.
-    fs::copy(&bins().switchboardd, good.join("switchboardd")).unwrap();
+    bins().copy_to(&good);
     let path = path(&format!("{}:", good.display()));
     let output = run(&[], &path);
     assert!(String::from_utf8_lossy(&output.stdout).contains("serverInfo"), "{output:?}");

@@ -103,7 +103,7 @@ impl ClientHandler for Person {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum HostTransport {
     /// `switchboard --child era`.
     Shim,
     /// `/mcp/era`.
@@ -117,15 +117,15 @@ struct Host {
 }
 
 impl Host {
-    async fn start(home: &Home, way: Way, lifecycle: ClientLifecycleMode) -> Self {
+    async fn start(home: &Home, transport: HostTransport, lifecycle: ClientLifecycleMode) -> Self {
         let is_modern = !matches!(lifecycle, ClientLifecycleMode::Initialize);
         let (sender, heard) = mpsc::channel(64);
         let person = Person { heard: sender };
-        let sdk = match way {
-            Way::Shim => {
+        let sdk = match transport {
+            HostTransport::Shim => {
                 person.serve_with_lifecycle(shim(home, &["--child", "era"]), lifecycle).await.unwrap()
             }
-            Way::Http => {
+            HostTransport::Http => {
                 let socket = home.socket();
                 let transport = StreamableHttpClientTransport::from_unix_socket(
                     socket.to_str().unwrap(),
@@ -267,11 +267,11 @@ fn home(era: &str) -> Home {
 
 async fn check(lifecycle: impl Fn() -> ClientLifecycleMode) {
     for era in ["legacy", "modern", "both"] {
-        for way in [Way::Shim, Way::Http] {
+        for transport in [HostTransport::Shim, HostTransport::Http] {
             let home = home(era);
             let _daemon = home.daemon();
             let talk = async {
-                let mut host = Host::start(&home, way, lifecycle()).await;
+                let mut host = Host::start(&home, transport, lifecycle()).await;
                 host.lists().await;
                 host.calls().await;
                 host.hears_progress().await;
@@ -280,7 +280,9 @@ async fn check(lifecycle: impl Fn() -> ClientLifecycleMode) {
                 host.cancels(&home).await;
                 host.sdk.cancel().await.unwrap();
             };
-            timeout(TEST_TIMEOUT, talk).await.unwrap_or_else(|_| panic!("no end in time: {era}, {way:?}"));
+            timeout(TEST_TIMEOUT, talk)
+                .await
+                .unwrap_or_else(|_| panic!("no end in time: {era}, {transport:?}"));
         }
     }
 }

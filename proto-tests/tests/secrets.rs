@@ -174,7 +174,7 @@ fn a_keyring_that_hangs_is_given_up_and_its_process_reveals_nothing() {
         let all = procs::descendants(i32::try_from(child.id()).unwrap());
         all.into_iter().find(|process| process.cmdline.ends_with("--keyring"))
     });
-    assert_eq!(asks.cmdline, "switchboardd --keyring");
+    assert_eq!(asks.cmdline, "switchboard-ctl --keyring");
     // The process is closed to its own user; root can still read it.
     if let Ok(environ) = fs::read(format!("/proc/{}/environ", asks.pid)) {
         let environ = String::from_utf8_lossy(&environ).into_owned();
@@ -318,7 +318,7 @@ fn a_secret_argument_of_a_child_is_not_in_the_guards_command_line() {
     let _daemon = home.daemon();
     let child = home.shim().pid_of("k");
     let guard = procs::find(procs::find(child).unwrap().parent).unwrap();
-    assert!(guard.cmdline.contains("--guard"), "{guard:?}");
+    assert!(guard.cmdline.starts_with("switchboard-guard"), "{guard:?}");
     assert!(!guard.cmdline.contains("hunter"), "{guard:?}");
     // The child's own arguments are its author's choice.
     assert!(procs::find(child).unwrap().cmdline.ends_with("--token hunter2"));

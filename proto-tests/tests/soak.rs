@@ -40,7 +40,7 @@ fn holds(daemon: &DaemonProcess) -> Holds {
 
 #[test]
 fn a_long_run_leaks_nothing() {
-    let calls = setting("CALLS", 100_000);
+    let calls = setting("CALLS", 25_000);
     let crashes = setting("CRASHES", 200);
     let sessions = setting("SESSIONS", 200);
     let home = Home::new();

@@ -218,8 +218,11 @@ fn each_child_has_a_small_guard() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     shim.call("g", "echo", "{}");
-    let guards: Vec<_> =
-        home.processes().into_iter().filter(|process| process.cmdline.contains("--guard")).collect();
+    let guards: Vec<_> = home
+        .processes()
+        .into_iter()
+        .filter(|process| process.cmdline.starts_with("switchboard-guard"))
+        .collect();
     assert_eq!(guards.len(), 1, "{:#?}", home.processes());
     let child = &home.children()[0];
     assert_eq!(child.parent, guards[0].pid);
@@ -233,7 +236,11 @@ fn the_child_of_a_killed_guard_is_killed_too() {
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let before = structured(&shim.call("g", "where", "{}"))["pid"].as_i64().unwrap();
-    let guard = home.processes().into_iter().find(|process| process.cmdline.contains("--guard")).unwrap();
+    let guard = home
+        .processes()
+        .into_iter()
+        .find(|process| process.cmdline.starts_with("switchboard-guard"))
+        .unwrap();
     let id = shim.start_call("g", "hang", "{}");
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(guard.pid).unwrap(),

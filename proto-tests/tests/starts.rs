@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// How long a failing start is observed.
-const LOOK: Duration = Duration::from_secs(5);
+const OBSERVED: Duration = Duration::from_secs(5);
 
 fn is_ok(answer: &str) -> bool {
     answer.contains("\"ok\":true")
@@ -37,15 +37,15 @@ fn cpu(daemon: &DaemonProcess) -> u64 {
 fn is_quiet(daemon: &DaemonProcess, child: &str) {
     let (starts, log, work) = (daemon.starts(child), daemon.log().len(), cpu(daemon));
     let begin = Instant::now();
-    while begin.elapsed() < LOOK {
+    while begin.elapsed() < OBSERVED {
         thread::sleep(Duration::from_millis(100));
     }
     let work = cpu(daemon) - work;
     let log = daemon.log().len() - log;
     let starts = daemon.starts(child) - starts;
-    assert!(starts <= 6, "{starts} starts, {log} bytes of log and {work} ticks of work in {LOOK:?}");
-    assert!(log < 20_000, "{log} bytes of log in {LOOK:?}");
-    assert!(work < 150, "{work} ticks of work in {LOOK:?}");
+    assert!(starts <= 6, "{starts} starts, {log} bytes of log and {work} ticks of work in {OBSERVED:?}");
+    assert!(log < 20_000, "{log} bytes of log in {OBSERVED:?}");
+    assert!(work < 150, "{work} ticks of work in {OBSERVED:?}");
 }
 
 /// Waits for a child to start without a call.
@@ -138,7 +138,7 @@ fn a_spare_whose_program_changed_waits_for_the_allowed_one() {
     let state = || daemon.suite_from(project.path(), "k")["state"].clone();
     until_true("it to be held", TEST_TIMEOUT, || state() == "held");
     let begin = Instant::now();
-    while begin.elapsed() < LOOK {
+    while begin.elapsed() < OBSERVED {
         thread::sleep(Duration::from_millis(100));
     }
     let (log, work) = (daemon.log().len() - log, cpu(&daemon) - work);
@@ -216,12 +216,12 @@ fn a_spare_stopped_to_save_memory_is_not_restarted_at_once() {
     home.child("k", &["echo"]);
     warm(&home, &json!({"budget": {"memoryMb": 1}}));
     let daemon = home.daemon();
-    home.shim().pid_of("k");
+    home.shim().call("k", "eat", r#"{"mb":8}"#);
     // Memory is checked every 10 s.
     until_true("it to be stopped", TEST_TIMEOUT, || daemon.log().contains("stopped to save memory"));
     until_true("its end", TEST_TIMEOUT, || daemon.pids("k").is_empty());
     let begin = Instant::now();
-    while begin.elapsed() < LOOK {
+    while begin.elapsed() < OBSERVED {
         assert_eq!(daemon.starts("k"), 1, "it would be stopped again");
         thread::sleep(Duration::from_millis(100));
     }

@@ -19,7 +19,7 @@ const CRASHES_PER_CHILD: u32 = 4;
 const WINDOW: usize = 16;
 
 fn calls() -> u64 {
-    let usual = 100_000;
+    let usual = 40_000;
     std::env::var("SWITCHBOARD_STORM_CALLS").map_or(usual, |text| text.parse().expect("a number"))
 }
 

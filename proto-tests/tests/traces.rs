@@ -2,17 +2,24 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use flate2::read::GzDecoder;
 use proto_tests::scripted_server::{self, RecordedRequest, Responder, ScriptedServer};
 use proto_tests::shim::structured;
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::{until, until_true};
 use proto_tests::{DaemonProcess, Home, Request, TEST_TIMEOUT};
 use rustix::process::Signal;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const HOST_SPAN: &str = "00f067aa0ba902b7";
@@ -422,4 +429,132 @@ fn an_unsupported_protocol_is_named_in_a_warning() {
     drop(shim);
     drop(daemon);
     assert_eq!(collector.asked().len(), 0);
+}
+
+#[test]
+fn a_body_is_compressed_if_asked_for() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let collector = collector();
+    let daemon = wanted(
+        &home,
+        &[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", &base(&collector)),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "none"),
+        ],
+    );
+    let mut shim = home.shim();
+    shim.request("tools/call", &call("echo").to_string());
+    let sent =
+        |path: &str| collector.asked().into_iter().filter(|asked| asked.target == path).collect::<Vec<_>>();
+    let spans = |traces: &RecordedRequest| {
+        assert_eq!(traces.header("content-encoding"), Some("gzip"));
+        let mut text = String::new();
+        GzDecoder::new(traces.bytes.as_slice()).read_to_string(&mut text).unwrap();
+        let body: Value = serde_json::from_str(&text).unwrap();
+        body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
+    };
+    until_true("the span of the call", TEST_TIMEOUT, || {
+        sent("/v1/traces").iter().flat_map(spans).any(|span| span["traceId"] == TRACE)
+    });
+    let metrics = until("metrics", TEST_TIMEOUT, || sent("/v1/metrics").pop());
+    assert_eq!(metrics.header("content-encoding"), None);
+    assert!(metrics.message()["resourceMetrics"][0].is_object(), "{metrics:?}");
+    assert!(!daemon.log().contains("COMPRESSION"), "{}", daemon.log());
+}
+
+fn vector(name: &str) -> String {
+    format!("{}/vectors/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A port that speaks TLS and hands the bytes on to `port`. The certificate is for `localhost` only.
+fn tls_before(port: u16, wants_client: bool) -> u16 {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider.clone());
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    let certificate = |name: &str| CertificateDer::from_pem_file(vector(name)).unwrap();
+    let config = if wants_client {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate("ca.pem")).unwrap();
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        config.with_client_cert_verifier(verifier.unwrap())
+    } else {
+        config.with_no_client_auth()
+    };
+    let key = PrivateKeyDer::from_pem_file(vector("server.key")).unwrap();
+    let config = config.with_single_cert(vec![certificate("server.pem")], key).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let front = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let mut outside = acceptor.accept(stream).await?;
+                    let mut inside = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+                    tokio::io::copy_bidirectional(&mut outside, &mut inside).await
+                });
+            }
+        });
+    });
+    front
+}
+
+#[test]
+fn only_the_given_certificates_are_trusted() {
+    let (ca, own, key) = (vector("ca.pem"), vector("client.pem"), vector("client.key"));
+    let trusted = ("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.as_str());
+    let known = [
+        ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", own.as_str()),
+        ("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.as_str()),
+    ];
+    for (wants_client, variables, arrives) in [
+        (false, vec![trusted], true),
+        (false, vec![], false),
+        (false, vec![("OTEL_EXPORTER_OTLP_CERTIFICATE", own.as_str())], false),
+        (true, vec![trusted], false),
+        (true, vec![trusted, known[0], known[1]], true),
+    ] {
+        let home = Home::new();
+        home.child("kid", &["echo"]);
+        let collector = collector();
+        let url = format!("https://localhost:{}", tls_before(collector.port(), wants_client));
+        let mut all = vec![
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+            ("OTEL_METRICS_EXPORTER", "none"),
+        ];
+        all.extend(&variables);
+        let daemon = wanted(&home, &all);
+        home.shim().request("tools/call", &call("echo").to_string());
+        until_true(&format!("an outcome of {variables:?}"), TEST_TIMEOUT, || {
+            !spans(&collector).is_empty() || daemon.log().contains("takes no spans")
+        });
+        assert_eq!(!spans(&collector).is_empty(), arrives, "{variables:?}: {}", daemon.log());
+    }
+}
+
+#[test]
+fn a_file_that_holds_no_certificate_is_named() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let (key, absent) = (vector("server.key"), home.path().join("absent.pem"));
+    for (file, why) in
+        [(key.as_str(), "it has no certificate"), (absent.to_str().unwrap(), "it does not exist")]
+    {
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost:9"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", file),
+        ];
+        let daemon = wanted(&home, &variables);
+        home.shim().request("tools/call", &call("echo").to_string());
+        let said = format!("takes no spans: `OTEL_EXPORTER_OTLP_CERTIFICATE` `{file}` cannot be used: {why}");
+        until_true(&said, TEST_TIMEOUT, || daemon.log().contains(&said));
+    }
 }

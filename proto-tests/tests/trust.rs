@@ -91,7 +91,8 @@ fn a_held_server_says_what_it_would_run_and_runs_nothing() {
         home.command(order);
     }
     assert_eq!(home.command(&["--dry-run"]).status.code(), Some(4));
-    let guards: Vec<_> = home.processes().into_iter().filter(|one| one.cmdline.contains("--guard")).collect();
+    let guards: Vec<_> =
+        home.processes().into_iter().filter(|one| one.cmdline.starts_with("switchboard-guard")).collect();
     assert!(!trace.exists() && guards.is_empty(), "{guards:?}");
 }
 

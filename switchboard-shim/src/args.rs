@@ -1,4 +1,4 @@
-//! The command line. Decides whether this process is the shim, launches the daemon or execs `switchboardd`.
+//! The command line. Decides whether this process is the shim, launches the daemon or execs `switchboard-ctl`.
 //! Parses the shim's own flags and knows none of the daemon's commands.
 
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ pub(crate) const BECOME_DAEMON: &str = "--become-daemon";
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
     Shim(Flags),
-    /// A command, or a flag such as `--help`: `switchboardd` gets all arguments unchanged.
+    /// A command, or a flag such as `--help`: `switchboard-ctl` gets all arguments unchanged.
     Command(Vec<OsString>),
     /// Start a process that becomes the daemon, with this program and its arguments.
     Launch(Vec<OsString>),

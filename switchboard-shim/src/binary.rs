@@ -1,4 +1,4 @@
-//! Finds `switchboardd` and replaces this process with it.
+//! Finds the programs that are installed with the shim, and replaces this process with one.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,10 @@ use std::process::Command;
 
 use switchboard_wire::folder::is_ours_alone;
 
-const DAEMON: &str = "switchboardd";
+/// The daemon.
+pub(crate) const DAEMON: &str = "switchboardd";
+/// The commands.
+pub(crate) const COMMANDS: &str = "switchboard-ctl";
 
 /// The current path of our own binary, also when an upgrade replaced it while we ran.
 pub(crate) fn own_binary() -> io::Result<PathBuf> {
@@ -22,11 +25,11 @@ pub(crate) fn own_binary() -> io::Result<PathBuf> {
     }
 }
 
-/// The `switchboardd` next to our own binary, else the first one on PATH that only we can have put there.
-/// Hosts pass on a PATH that contains project directories, and a binary from a repository must not be run.
+/// The program next to our own binary, else the first one on PATH that only we can have put there. Hosts
+/// pass on a PATH that contains project directories, and a binary from a repository must not be run.
 /// `workspace`: the directory that the host works in.
-pub(crate) fn daemon(workspace: Option<&Path>) -> Result<PathBuf, String> {
-    let beside = |path: PathBuf| Some(path.parent()?.join(DAEMON)).filter(|path| path.is_file());
+pub(crate) fn find(name: &str, workspace: Option<&Path>) -> Result<PathBuf, String> {
+    let beside = |path: PathBuf| Some(path.parent()?.join(name)).filter(|path| path.is_file());
     let ourselves = own_binary().ok();
     // Not every system resolves the symlink that we may have been started through.
     let resolved = ourselves.as_ref().and_then(|path| path.canonicalize().ok()).and_then(beside);
@@ -39,11 +42,11 @@ pub(crate) fn daemon(workspace: Option<&Path>) -> Result<PathBuf, String> {
         .flatten()
         .filter_map(|folder| project(&folder.canonicalize().ok()?, home.as_deref()))
         .collect();
-    on_path(&env::var_os("PATH").unwrap_or_default(), &roots).map_err(|skipped| {
+    on_path(name, &env::var_os("PATH").unwrap_or_default(), &roots).map_err(|skipped| {
         let here = ourselves.as_deref().and_then(Path::parent);
         let here =
             here.map_or_else(|| "the folder of this binary".to_owned(), |here| here.display().to_string());
-        let mut why = format!("cannot run `{DAEMON}`: it is neither in `{here}` nor on PATH");
+        let mut why = format!("cannot run `{name}`: it is neither in `{here}` nor on PATH");
         for (program, reason) in skipped {
             why.push_str(&format!("; `{}` is not used: {reason}", program.display()));
         }
@@ -64,10 +67,10 @@ fn project(folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// The first acceptable program of that name; else the rejected ones, each with the reason.
-fn on_path(path: &OsStr, roots: &[PathBuf]) -> Result<PathBuf, Vec<(PathBuf, String)>> {
+fn on_path(name: &str, path: &OsStr, roots: &[PathBuf]) -> Result<PathBuf, Vec<(PathBuf, String)>> {
     let mut skipped = Vec::new();
     for folder in env::split_paths(path).filter(|folder| folder.is_absolute()) {
-        let program = folder.join(DAEMON);
+        let program = folder.join(name);
         let Ok(real) = program.canonicalize() else { continue };
         if !real.is_file() {
             continue;
@@ -96,13 +99,10 @@ fn reject_reason(program: &Path, roots: &[PathBuf]) -> Option<String> {
     })
 }
 
-/// Execs `switchboardd`. Returns only if that fails.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an exec: a command is the daemon's binary, not a child of ours"
-)]
-pub(crate) fn become_daemon_binary(args: &[OsString]) -> String {
-    match daemon(None) {
+/// Execs `switchboard-ctl`. Returns only if that fails.
+#[expect(clippy::disallowed_methods, reason = "an exec: a command is another program, not a child of ours")]
+pub(crate) fn run_command(args: &[OsString]) -> String {
+    match find(COMMANDS, None) {
         Ok(program) => no_exec(&program, &Command::new(&program).args(args).exec()),
         Err(why) => why,
     }
@@ -141,13 +141,13 @@ mod tests {
         assert_eq!(project(Path::new("/"), None), None);
         let bad = ["open", "work/bin", "work/src", "other/node_modules/.bin", "links", "linked"];
         for name in bad {
-            let found = on_path(at(name).as_os_str(), &roots);
+            let found = on_path(DAEMON, at(name).as_os_str(), &roots);
             assert!(found.is_err_and(|skipped| skipped.len() == 1), "{name}");
         }
         let all: Vec<PathBuf> =
             bad.map(at).into_iter().chain([at("none"), "".into(), "good".into(), at("good")]).collect();
-        let found = on_path(&env::join_paths(all).unwrap(), &roots);
+        let found = on_path(DAEMON, &env::join_paths(all).unwrap(), &roots);
         assert_eq!(found, Ok(at("good").join(DAEMON)));
-        assert_eq!(on_path(OsStr::new(".:good:"), &[]), Err(Vec::new()));
+        assert_eq!(on_path(DAEMON, OsStr::new(".:good:"), &[]), Err(Vec::new()));
     }
 }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_wire::backoff::Backoff;
 use switchboard_wire::hop::{self, Draining, OpenSession, SessionOpened};
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 use tokio::time::timeout;
 
+use crate::first::{Either, first};
 use crate::post::{AnswerBody, Connection, DaemonAnswer, DaemonRequest, PostError};
 use crate::start::{self, DaemonLink, DaemonTarget, LaunchError, StartingDaemon};
 
@@ -129,12 +131,10 @@ async fn first_answer(
     let Some(mut starting) = starting else {
         return connection.exchange(request).await.map_err(OpenError::Lost);
     };
-    let failed = tokio::select! {
-        answer = connection.exchange(request) => match answer {
-            Ok(answer) => return Ok(answer),
-            Err(error) => error,
-        },
-        why = starting.failed_launch() => return Err(OpenError::Died(why)),
+    let failed = match first(connection.exchange(request), starting.failed_launch()).await {
+        Either::First(Ok(answer)) => return Ok(answer),
+        Either::First(Err(error)) => error,
+        Either::Second(why) => return Err(OpenError::Died(why)),
     };
     match starting.exit_reason().await {
         Some(why) => Err(OpenError::Died(why)),
@@ -143,19 +143,17 @@ async fn first_answer(
 }
 
 fn accepted(answer: &DaemonAnswer) -> Result<SessionOpened, OpenError> {
-    #[derive(Deserialize)]
-    struct ErrorResponse {
-        error: String,
-    }
-
     let refused = OpenError::Refused { status: answer.status };
     let AnswerBody::Whole(body) = &answer.body else {
         return Err(refused);
     };
     match answer.status {
-        200 => serde_json::from_slice(body).map_err(|_| refused),
-        426 => Err(serde_json::from_slice(body)
-            .map_or(refused, |ErrorResponse { error }| OpenError::Versions(error))),
+        200 => SessionOpened::parse(body).ok_or(refused),
+        426 => {
+            let members = Raw::parse(body).and_then(Members::of);
+            let why = members.and_then(|members| Some(members.text("error")?.into_owned()));
+            Err(why.map_or(refused, OpenError::Versions))
+        }
         _ => Err(refused),
     }
 }
@@ -165,7 +163,7 @@ fn open_session_body(about: SessionSpec, handshake: &[Box<RawValue>]) -> Bytes {
     let SessionSpec { workspace, child } = about;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let open = OpenSession { workspace, child, version, hop: hop::HOP, handshake };
-    serde_json::to_vec(&open).expect("BUG: strings and numbers always serialise").into()
+    open.json().into()
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ async fn fetch(
 
 fn ask(after: u64) -> Bytes {
     let poll = MailboxPoll { after, wait_ms: POLL_WAIT_MS };
-    serde_json::to_vec(&poll).expect("BUG: numbers always serialise").into()
+    poll.json().into()
 }
 
 fn read(answer: &DaemonAnswer) -> Result<Batch, String> {
@@ -112,8 +112,7 @@ fn read(answer: &DaemonAnswer) -> Result<Batch, String> {
     };
     match answer.status {
         200 => {
-            let batch: MailboxBatch<'_> = serde_json::from_slice(body)
-                .map_err(|error| format!("a mailbox batch is garbled: {error}"))?;
+            let batch = MailboxBatch::parse(body).ok_or("a mailbox batch is garbled")?;
             let messages = batch.messages.iter().map(|raw| body.slice_ref(raw.get().as_bytes())).collect();
             Ok(Batch { messages, next: batch.next, draining: batch.draining.or(answer.draining) })
         }

@@ -6,7 +6,7 @@
 //! a request arrive through a long poll (`mailbox`) and are written in order with the answers. One loop on
 //! one thread owns all of this (`relay`), so there is nothing to lock. When the daemon goes away, the loop
 //! opens a session with the next one (`link`), starts it if necessary (`start`, `launch`), and replays the
-//! host's own handshake to it (`replay`). Every command is an exec of `switchboardd` (`binary`), so that this
+//! host's own handshake to it (`replay`). Every command is an exec of `switchboard-ctl` (`binary`), so that this
 //! binary stays small.
 
 #![warn(clippy::print_stderr)]
@@ -14,6 +14,7 @@
 mod args;
 mod binary;
 mod fault;
+mod first;
 mod greeting;
 mod host;
 mod launch;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => failed(&error.to_string(), 1),
         },
-        Ok(Invocation::Command(args)) => failed(&binary::become_daemon_binary(&args), 1),
+        Ok(Invocation::Command(args)) => failed(&binary::run_command(&args), 1),
         Ok(Invocation::Launch(args)) => match launch::detach(&args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {

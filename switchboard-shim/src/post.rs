@@ -22,6 +22,9 @@ const MIN_IDLE_CONNECTIONS: usize = 4;
 /// soon.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Longer bodies are read into memory of their own.
+const LONG_BODY: usize = 64 * 1024;
+
 /// A longer head cannot come from the daemon.
 const MAX_HEAD: usize = 16 * 1024;
 
@@ -122,6 +125,11 @@ impl Connection {
             let body = AnswerBody::TooLong { bytes: head.length as u64 };
             return Ok((head.answer(body), false));
         }
+        if head.length > LONG_BODY {
+            let body = self.receive_long(head.length).await?;
+            let reusable = head.keep_alive && self.buffer.is_empty() && body.len() == head.length;
+            return Ok((head.answer(AnswerBody::Whole(body.slice(..head.length))), reusable));
+        }
         self.buffer.reserve(head.length.saturating_sub(self.buffer.len()));
         while self.buffer.len() < head.length {
             self.fill().await?;
@@ -129,6 +137,19 @@ impl Connection {
         let body = AnswerBody::Whole(self.buffer.split_to(head.length).freeze());
         let reusable = head.keep_alive && self.buffer.is_empty();
         Ok((head.answer(body), reusable))
+    }
+
+    /// Reads a body of at least `length` bytes into memory of its own, which is freed with it.
+    async fn receive_long(&mut self, length: usize) -> io::Result<Bytes> {
+        let mut body = Vec::with_capacity(length);
+        let here = self.buffer.len().min(length);
+        body.extend_from_slice(&self.buffer.split_to(here));
+        while body.len() < length {
+            if self.stream.read_into(&mut body).await? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(body.into())
     }
 
     async fn fill(&mut self) -> io::Result<()> {

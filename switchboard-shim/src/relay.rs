@@ -11,8 +11,11 @@ mod sending;
 mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,9 +28,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::fault::{self, Fault};
+use crate::first::{Either, first};
 use crate::host::{Input, Output};
 use crate::limits;
-use crate::link::SessionSpec;
+use crate::link::{OpenError, OpenedSession, SessionSpec};
 use crate::mailbox;
 use crate::methods::{self, HostMessage, HostMethod, OutgoingKind, OutgoingMessage};
 use crate::notes::StderrNotes;
@@ -49,6 +53,9 @@ const LAST_WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Mailbox batches queued for the loop; further messages stay in the daemon.
 const MAIL_QUEUE: usize = 1;
+
+/// How many sources of events the loop has.
+const SOURCES: u8 = 6;
 
 pub(crate) struct Relay {
     target: Arc<DaemonTarget>,
@@ -85,6 +92,8 @@ pub(crate) struct Relay {
     mail_sender: mpsc::Sender<(u64, mailbox::MailEvent)>,
     /// Set when the host has closed stdin: when to give up on what is still in flight.
     until: Option<Instant>,
+    /// The source that is asked first, see [`Relay::next_event`].
+    turn: u8,
 }
 
 /// What a POST is for.
@@ -94,6 +103,18 @@ enum PostPurpose {
     /// Fills a sequence number that the daemon may never have received. Its answer is ignored, but the daemon
     /// holds all later messages until it arrives.
     GapFiller { body: Bytes, tries: u8 },
+}
+
+/// What the loop waits for.
+enum RelayEvent {
+    /// The host sent a message, or closed its pipe.
+    Frame(Option<Frame>),
+    Posted(PostResult),
+    Mail(u64, mailbox::MailEvent),
+    Opened(Result<OpenedSession, OpenError>),
+    /// The host took some of what waited for it.
+    HostRead,
+    Time,
 }
 
 /// How a POST ended.
@@ -132,6 +153,7 @@ impl Relay {
             mail,
             mail_sender,
             until: None,
+            turn: 0,
         }
     }
 
@@ -140,10 +162,8 @@ impl Relay {
         let (stop, stopped) = oneshot::channel();
         tokio::spawn(end(signals()?, self.output.wait_closed(), stop));
         // A stop takes precedence over everything in the loop.
-        tokio::select! {
-            biased;
-            _ = stopped => return Ok(()),
-            () = self.relay(&mut input) => {}
+        if let Either::First(_) = first(stopped, self.relay(&mut input)).await {
+            return Ok(());
         }
         let _ = timeout(LAST_WRITE_TIMEOUT, self.output.finish()).await;
         Ok(())
@@ -162,34 +182,74 @@ impl Relay {
             // While the host does not read, no new work is accepted from it.
             let full = self.output.is_full();
             let reads = self.until.is_none() && !full && !self.is_crowded();
-            tokio::select! {
-                frame = input.next(), if reads => match frame {
-                    Some(frame) => {
+            match self.next_event(input, reads, full, deadline).await {
+                RelayEvent::Frame(Some(frame)) => {
+                    self.on_frame(frame);
+                    while !self.is_crowded()
+                        && let Some(frame) = input.read_before()
+                    {
                         self.on_frame(frame);
-                        while !self.is_crowded()
-                            && let Some(frame) = input.read_before()
-                        {
-                            self.on_frame(frame);
-                        }
                     }
-                    None => self.until = Some(Instant::now() + ANSWER_TIMEOUT_AT_END),
-                },
-                posted = self.posts.next(!full) => {
+                }
+                RelayEvent::Frame(None) => self.until = Some(Instant::now() + ANSWER_TIMEOUT_AT_END),
+                RelayEvent::Posted(posted) => {
                     self.on_posted(posted);
                     while let Some(posted) = self.posts.take_finished() {
                         self.on_posted(posted);
                     }
                 }
-                Some((epoch, mail)) = self.mail.recv(), if !full => self.on_mail(epoch, mail),
-                opened = self.link.opened() => self.on_opened(opened),
-                () = self.output.wait_for_read(), if full => {}
-                () = at(deadline) => {
+                RelayEvent::Mail(epoch, mail) => self.on_mail(epoch, mail),
+                RelayEvent::Opened(opened) => self.on_opened(opened),
+                RelayEvent::HostRead => {}
+                RelayEvent::Time => {
                     if self.on_time(Instant::now()) {
                         return;
                     }
                 }
             }
         }
+    }
+
+    /// Waits for the next event. `reads`: the host may send; `full`: it takes nothing. Each turn begins with
+    /// another source, so that none starves the others.
+    async fn next_event(
+        &mut self,
+        input: &mut Input,
+        reads: bool,
+        full: bool,
+        deadline: Option<Instant>,
+    ) -> RelayEvent {
+        self.turn = (self.turn + 1) % SOURCES;
+        let turn = self.turn;
+        let Self { posts, mail, link, output, .. } = self;
+        let mut frame = pin!(input.next());
+        let mut posted = pin!(posts.next(!full));
+        let mut opened = pin!(link.opened());
+        let mut host_read = pin!(output.wait_for_read());
+        let mut time = pin!(at(deadline));
+        poll_fn(|context| {
+            let mut source = turn;
+            for _ in 0..SOURCES {
+                let event = match source {
+                    0 if reads => frame.as_mut().poll(context).map(RelayEvent::Frame),
+                    1 => posted.as_mut().poll(context).map(RelayEvent::Posted),
+                    2 if !full => match mail.poll_recv(context) {
+                        Poll::Ready(Some((epoch, mail))) => Poll::Ready(RelayEvent::Mail(epoch, mail)),
+                        _ => Poll::Pending,
+                    },
+                    3 => opened.as_mut().poll(context).map(RelayEvent::Opened),
+                    4 if full => host_read.as_mut().poll(context).map(|()| RelayEvent::HostRead),
+                    5 => time.as_mut().poll(context).map(|()| RelayEvent::Time),
+                    _ => Poll::Pending,
+                };
+                if event.is_ready() {
+                    return event;
+                }
+                source = if source + 1 == SOURCES { 0 } else { source + 1 };
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Whether so many notifications wait that the host should not be read: its pipe can hold the rest. Only
@@ -206,11 +266,11 @@ impl Relay {
 
     /// The next moment at which something is due.
     fn deadline(&self) -> Option<Instant> {
-        let parked = self.delayed.iter().map(|parked| parked.until);
+        let delayed = self.delayed.iter().map(|delayed| delayed.until);
         let stranded = (!self.unsent.is_empty()).then_some(self.retry_unsent_at);
         let link = self.link.deadline(self.waiting.oldest(), self.has_old_calls());
         let others = stranded.into_iter().chain(link).chain(self.until).chain(self.idle.due());
-        parked.chain(self.calls.given_up_at()).chain(others).min()
+        delayed.chain(self.calls.given_up_at()).chain(others).min()
     }
 
     /// Handles everything that is due; true when the relay should end.
@@ -289,7 +349,7 @@ impl Relay {
         if self.waiting.withdraw(id).is_some() {
             return;
         }
-        self.delayed.retain(|parked| &*parked.id != id);
+        self.delayed.retain(|delayed| &*delayed.id != id);
         let Some(found) = self.calls.find(id) else {
             return;
         };
@@ -316,13 +376,11 @@ impl Relay {
 
 /// Signals `stop` when a signal arrives or nothing reads our output any more.
 async fn end(mut signals: [Signal; 3], closed: impl Future<Output = ()>, stop: oneshot::Sender<()>) {
-    let [interrupt, terminate, hangup] = &mut signals;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hangup.recv() => {}
-        () = closed => {}
-    }
+    let signal = poll_fn(|context| {
+        let came = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+        if came { Poll::Ready(()) } else { Poll::Pending }
+    });
+    first(signal, closed).await;
     let _ = stop.send(());
 }
 

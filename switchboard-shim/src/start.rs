@@ -181,7 +181,7 @@ pub(crate) async fn connect_or_start(
     }
     // Any recorded stop is older than this shim.
     paths.forget_stop();
-    let program = binary::daemon(target.workspace.as_deref())
+    let program = binary::find(binary::DAEMON, target.workspace.as_deref())
         .map_err(|why| LaunchError::Step("finding its program", io::Error::other(why)))?;
     let listener = bind(&paths.socket)?;
     let child =

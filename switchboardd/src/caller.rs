@@ -222,7 +222,9 @@ impl Caller {
     /// Whether it is one of our own commands. The savings report ignores them: no host would have started a
     /// child for them.
     pub fn is_command_line(self: &Arc<Self>) -> bool {
-        self.owner().profile().client.as_deref().is_some_and(|client| COMMAND_LINE.contains(&client))
+        let Some(session) = self.owner().session_state() else { return false };
+        let profile = session.profile.lock().expect("BUG: a profile update panicked");
+        profile.client.as_deref().is_some_and(|client| COMMAND_LINE.contains(&client))
     }
 
     /// What its host was shown, used and fetched so far. `None` for anonymous callers, which are not tracked,

@@ -311,7 +311,7 @@ mod tests {
             config.suites.insert((*child).to_owned(), suite);
         }
         let entry = |name: &&str| JudgedDefinition {
-            definition: Definition {
+            definition: Arc::new(Definition {
                 name: (*name).to_owned(),
                 description: None,
                 launch: Err("no command".to_owned()),
@@ -319,7 +319,7 @@ mod tests {
                 file: "/f".into(),
                 at: None,
                 unclear_in: None,
-            },
+            }),
             trust_status: TrustStatus::Allowed,
             why_held: None,
         };

@@ -4,7 +4,9 @@
 //! (`daemon/simulation.rs`). `daemon/start_up.rs` runs the daemon as a process.
 
 mod collector;
+mod command_line;
 mod fatal;
+mod file_checks;
 mod listen;
 mod locations;
 mod lock_file;
@@ -15,17 +17,18 @@ mod start_up;
 mod successor;
 mod token;
 
+pub use command_line::ServeArgs;
 pub use fatal::Fatal;
-pub(crate) use listen::remove_dead_socket;
+pub use listen::remove_dead_socket;
 pub use locations::{
     config_file, files_in_use, home, running, runtime_paths, runtime_paths_in_use, state_folder, trust_roots,
 };
-pub use start_up::{serve, start_lock, write_failure_file};
+pub use start_up::{main, start_lock};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_definitions::event_loop::Serving;
+use switchboard_wire::event_loop::Serving;
 use switchboard_wire::hop::Draining;
 
 use crate::http::{HttpServer, Listener};

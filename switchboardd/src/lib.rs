@@ -1,8 +1,10 @@
-//! The Switchboard daemon and its commands. `daemon::run` takes the daemon's state, its listeners and a future that stops
-//! it; `daemon::simulation` makes all of these in memory.
+//! The Switchboard daemon. `daemon::run` takes the daemon's state, its listeners and a future that stops it;
+//! `daemon::simulation` makes all of these in memory.
 //!
 //! The modules are listed in the order in which a call passes through them. A module names only modules below
 //! it; `tests/tidy.rs` checks that. `ARCHITECTURE.md` at the root of the repository has the map.
+//!
+//! The commands are the package `switchboard-ctl`; what they use is re-exported here.
 
 #![warn(clippy::print_stderr)]
 #![allow(
@@ -10,9 +12,7 @@
     reason = "modules are private to the crate; `pub` in them means that other modules use it"
 )]
 
-// The commands, and the daemon as a process.
-pub mod cli;
-
+// The daemon as a process.
 pub mod daemon;
 
 // Entry points.
@@ -43,10 +43,30 @@ pub mod child;
 pub(crate) mod caller;
 
 // Shared by all of the above.
-pub mod savings;
+pub(crate) mod savings;
 
 pub(crate) mod observe;
 
-pub mod system;
+pub(crate) mod system;
 
-pub(crate) mod args;
+pub use caller::{CALL, Caller, START};
+pub use catalog::layer::{Layer, Locations};
+pub use pool::RootsOf;
+pub use reload::watch::folder::Folder;
+pub use savings::tokens::{COUNT_TOKENS, TOKENIZER};
+pub use state::{Daemon, page_access};
+pub use suite::failure::Failure;
+pub use suite::summary::summary;
+pub use suite::{CallContext, Suite};
+pub use system::environment::{ChildEnvironment, SHELL_ENV, run_shell};
+pub use system::{logging, programs, secrets};
+
+/// The runtime of the daemon and of each command: one thread runs all tasks.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        // Blocking work (files, cleaning up after children) runs on these threads, off the event loop.
+        .max_blocking_threads(32)
+        .thread_keep_alive(std::time::Duration::from_secs(2))
+        .enable_all()
+        .build()
+}

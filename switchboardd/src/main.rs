@@ -1,22 +1,41 @@
-//! `switchboardd`: the daemon, the commands that users type, the guard of each child, and three helper
-//! processes: for the login shell's environment, the keyring and counting tokens.
+//! `switchboardd`: serves until it is stopped. Also the helper process that reads the login shell's environment.
+//! All other command lines are for `switchboard-ctl`, which this process becomes then.
 
 #![warn(clippy::print_stderr)]
 
+use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
-use switchboardd::savings::tokens::COUNT_TOKENS;
-use switchboardd::system::environment::SHELL_ENV;
-use switchboardd::system::secrets::keyring::KEYRING;
+use switchboardd::daemon::ServeArgs;
+use switchboardd::programs::{COMMANDS, GUARD};
 
+#[expect(clippy::disallowed_methods, reason = "constant words, and the paths of our own programs")]
 fn main() -> ExitCode {
-    // Before anything else: a guard is started for every child and must stay tiny.
-    let mut args = std::env::args_os().skip(1);
-    match args.next() {
-        Some(first) if first == "--guard" => switchboardd::child::guard::run(),
-        Some(first) if first == SHELL_ENV => switchboardd::system::environment::run_shell(args),
-        Some(first) if first == KEYRING => switchboardd::system::secrets::keyring::run(),
-        Some(first) if first == COUNT_TOKENS => switchboardd::savings::tokens::run(),
-        _ => switchboardd::cli::main(),
+    let mut words = std::env::args_os().skip(1);
+    let first = words.next();
+    if first.as_ref().is_some_and(|first| first == switchboardd::SHELL_ENV) {
+        return switchboardd::run_shell(words);
+    }
+    if first.is_some_and(|first| first == "--version" || first == "-V") && words.next().is_none() {
+        let _ = writeln!(std::io::stdout(), "switchboard {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
+    }
+    let Some(args) = ServeArgs::parse(std::env::args_os().skip(1)) else {
+        // By its path, so that it has its name in a list of processes.
+        let error = std::process::Command::new(COMMANDS.path()).args(std::env::args_os().skip(1)).exec();
+        let _ = writeln!(std::io::stderr(), "switchboardd: {}", COMMANDS.explain(&error));
+        return ExitCode::FAILURE;
+    };
+    // Inherited descriptors must not reach children: a pipe that stays open keeps its reader waiting.
+    close_fds::set_fds_cloexec(3, &[]);
+    GUARD.open();
+    COMMANDS.open();
+    match switchboardd::runtime() {
+        Ok(runtime) => runtime.block_on(switchboardd::daemon::main(&args)),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "switchboardd: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

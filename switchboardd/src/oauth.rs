@@ -19,6 +19,7 @@ pub mod fetch;
 pub mod grant;
 pub mod login;
 pub mod metadata;
+pub mod pkce;
 pub mod scopes;
 pub mod store;
 pub mod stored_login;

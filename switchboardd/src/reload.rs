@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use switchboard_definitions::config::{Config, ConfigOwner, ConfigSource, LastGood, Watch};
 use switchboard_definitions::document::Problem;
-use switchboard_definitions::event_loop::try_run_blocking;
+use switchboard_wire::event_loop::try_run_blocking;
 
 use crate::catalog::Catalog;
 use crate::catalog::layer::{Layer, Locations};

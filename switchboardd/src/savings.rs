@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use switchboard_definitions::event_loop::run_blocking;
+use switchboard_wire::event_loop::run_blocking;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

@@ -145,10 +145,13 @@ impl Session {
     pub fn request_owner(&self, client: Option<&str>) -> Arc<Caller> {
         let Some(client) = client.filter(|_| self.id.is_empty()) else { return self.caller.clone() };
         let mut named = self.named.lock().expect("BUG: a copy panicked");
-        if named.len() >= MAX_NAMED_CALLERS && !named.contains_key(client) {
+        if let Some(known) = named.get(client) {
+            return known.clone();
+        }
+        if named.len() >= MAX_NAMED_CALLERS {
             named.retain(|_, caller| Arc::strong_count(caller) > 1);
         }
-        if named.len() >= MAX_NAMED_CALLERS && !named.contains_key(client) {
+        if named.len() >= MAX_NAMED_CALLERS {
             return self.caller.clone();
         }
         named.entry(client.into()).or_insert_with(Caller::named).clone()

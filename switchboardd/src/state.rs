@@ -40,9 +40,13 @@ use crate::session::suspended_calls::SuspendedCalls;
 use crate::session::{AbortReason, Disconnects, Session, Sessions};
 use crate::state::daemon_info::DaemonInfo;
 use crate::state::page_access::PageAccess;
+use crate::system::shared_timer::SharedTimer;
 
 /// How long a shim's session outlives its last connection.
 const SESSION_LINGER: Duration = Duration::from_secs(2);
+
+/// Over Streamable HTTP, a lone answer that is ready within this time is sent as JSON instead of a stream.
+const JSON_WINDOW: Duration = Duration::from_millis(250);
 
 /// How long a session over HTTP outlives its host's last contact.
 const HTTP_SESSION: Duration = Duration::from_secs(90);
@@ -67,6 +71,8 @@ pub struct Daemon {
     pub page_access: Arc<PageAccess>,
     pub started: Instant,
     pub config_file: PathBuf,
+    /// How long answers over Streamable HTTP may take to be sent as JSON.
+    pub json_window: Arc<SharedTimer>,
     /// Set once the daemon serves.
     pub info: OnceLock<DaemonInfo>,
 }
@@ -133,6 +139,7 @@ impl Daemon {
             page_access: Arc::default(),
             started: Instant::now(),
             config_file,
+            json_window: SharedTimer::new(JSON_WINDOW),
             info: OnceLock::new(),
         })
     }

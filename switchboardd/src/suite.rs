@@ -65,7 +65,7 @@ const HELD_TEXT: &str = "Held by Switchboard: this server was found in the works
 #[derive(Debug)]
 pub struct Suite {
     pub name: String,
-    pub definition: Definition,
+    pub definition: Arc<Definition>,
     pub trust_status: TrustStatus,
     pub settings: SuiteConfig,
     pub limits: Limits,
@@ -182,11 +182,15 @@ impl Suite {
         let pool = self.pool()?;
         let mut lease = pin!(pool.lease_since(caller, self.limits, asked));
         loop {
-            let news = (Instant::now() + PROGRESS_INTERVAL).min(asked + START_ANSWER_TIMEOUT);
+            let pause = async {
+                let news = (Instant::now() + PROGRESS_INTERVAL).min(asked + START_ANSWER_TIMEOUT);
+                tokio::time::sleep_until(news).await;
+            };
             tokio::select! {
                 biased;
                 lease = &mut lease => return lease.map_err(|error| self.unavailable(subtool, error)),
-                () = tokio::time::sleep_until(news) => {}
+                // The clock is read only if no child is free.
+                () = pause => {}
             }
             let seconds = asked.elapsed().as_secs();
             let starts = pool.status() != PoolStatus::Ready;

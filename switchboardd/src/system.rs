@@ -1,8 +1,9 @@
 //! What the daemon needs from the operating system: the login shell's environment, the keyring, the log, its
-//! own processes and the protection of its memory. It knows nothing of MCP.
+//! own processes and the programs beside it. It knows nothing of MCP.
 
 pub mod environment;
 pub mod logging;
 pub mod processes;
+pub mod programs;
 pub mod secrets;
-pub mod unreadable;
+pub mod shared_timer;

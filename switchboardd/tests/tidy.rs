@@ -14,8 +14,8 @@ use syn::visit::Visit;
 
 /// The modules of the daemon, from top to bottom. A module names only modules below it.
 const ORDER: &[&str] = &[
-    "cli", "daemon", "http", "reload", "face", "state", "changes", "session", "catalog", "suite", "pool",
-    "oauth", "child", "caller", "savings", "observe", "system", "args",
+    "daemon", "http", "reload", "face", "state", "changes", "session", "catalog", "suite", "pool", "oauth",
+    "child", "caller", "savings", "observe", "system",
 ];
 
 /// The packages and where their sources are, lowest first. Cargo checks the arrows between them.
@@ -24,7 +24,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("switchboard-mcp", "mcp/src"),
     ("switchboard-definitions", "definitions/src"),
     ("switchboard-hosts", "hosts/src"),
+    ("switchboard-guard", "guard/src"),
     ("switchboardd", "src"),
+    ("switchboard-ctl", "ctl/src"),
     ("switchboard", "../switchboard-shim/src"),
 ];
 
@@ -33,32 +35,40 @@ const PACKAGES: &[(&str, &str)] = &[
 /// `serde`) are not listed.
 const CRATES: &[(&str, &[&str])] = &[
     ("axum", &["src/http"]),
-    ("clap", &["src/args", "src/cli"]),
-    ("clap_complete", &["src/args", "src/cli"]),
-    ("clap_mangen", &["src/cli"]),
-    ("close_fds", &["src/cli", "../switchboard-shim/src/launch.rs"]),
+    ("base64", &["mcp/src/era/headers.rs", "src/oauth/pkce.rs"]),
+    ("clap", &["ctl/src"]),
+    ("clap_complete", &["ctl/src"]),
+    ("clap_mangen", &["ctl/src"]),
+    ("close_fds", &["src/main.rs", "../switchboard-shim/src/launch.rs"]),
+    ("flate2", &["src/daemon/collector.rs"]),
     ("globset", &["definitions/src/config", "definitions/src/discover"]),
     ("hmac", &["mcp/src/era/request_state.rs"]),
-    ("hyper", &["src/http", "src/oauth", "src/cli", "src/child/remote"]),
-    ("jsonc_parser", &["definitions/src/document", "hosts/src/json", "src/cli"]),
+    ("hyper", &["src/http", "src/oauth", "src/child/remote", "ctl/src"]),
+    ("jsonc_parser", &["definitions/src/document", "hosts/src/json", "ctl/src"]),
     ("listenfd", &["src/daemon/listen"]),
     ("notify", &["src/reload/watch"]),
-    ("oauth2", &["src/oauth"]),
+    ("percent_encoding", &["src/catalog/merged_items.rs", "src/observe/telemetry/settings.rs"]),
     ("reqwest", &["src/child/remote", "src/oauth", "src/daemon/collector"]),
     ("rustls", &["src/child/remote"]),
     ("saphyr", &["hosts/src/yaml"]),
-    ("secret_service", &["src/system/secrets"]),
-    ("security_framework", &["src/system/secrets"]),
+    ("secret_service", &["ctl/src/keyring"]),
+    ("security_framework", &["ctl/src/keyring"]),
     ("service_binding", &["src/daemon/listen"]),
-    ("sha2", &["definitions/src/digest.rs", "mcp/src/era"]),
-    ("signal_hook", &["src/child/guard"]),
-    ("similar", &["src/cli"]),
-    ("tiktoken_rs", &["src/savings/tokens.rs"]),
+    ("sha2", &["definitions/src/digest.rs", "mcp/src/era", "src/oauth/pkce.rs"]),
+    ("signal_hook", &["guard/src/main.rs"]),
+    ("similar", &["ctl/src"]),
+    ("strsim", &["definitions/src/document/nearest.rs"]),
+    ("tiktoken", &["ctl/src/tokens.rs"]),
     ("toml_edit", &["hosts/src/toml"]),
     ("tower", &["src/http"]),
     ("tracing_subscriber", &["src/system/logging"]),
     ("unicode_segmentation", &["src/suite"]),
+    ("unicode_width", &["ctl/src/output.rs"]),
 ];
+
+/// How many crates of others each program may link on Linux. One more crate is one more to trust, to update
+/// and to compile.
+const MAX_CRATES: &[(&str, usize)] = &[("switchboardd", 150), ("switchboard-shim", 20)];
 
 /// Type names that stand for two things, and why. At most five.
 const SAME_NAME: &[(&str, &str)] = &[];
@@ -99,15 +109,17 @@ const FILE_CALLS: &[&str] = &[
 
 /// Modules that touch files without `may_block()`, and why no host waits for it.
 const MAY_TOUCH_FILES: &[(&str, &str)] = &[
-    ("src/cli", "commands are processes of their own"),
+    ("ctl/src", "commands are processes of their own"),
     ("hosts/src", "only commands use it"),
-    ("src/child/guard", "a guard is a process of its own"),
+    ("guard/src/main.rs", "a guard is a process of its own"),
+    ("guard/src/container.rs", "runs in a guard and within `run_blocking`"),
     ("src/daemon.rs", "before the daemon serves, and after"),
     ("src/daemon/", "before the daemon serves, and after"),
     ("definitions/src/discover", "`walk` calls `may_block()` for all of them"),
     ("definitions/src/files.rs", "its callers call `may_block()`"),
     ("definitions/src/files/state.rs", "before the daemon serves, and in commands"),
     ("src/system/logging", "opened before the daemon serves, written by a thread of its own"),
+    ("src/system/programs.rs", "opened before the daemon serves"),
     ("src/system/secrets/keyring.rs", "runs within `run_blocking`"),
     ("src/child/value_resolver.rs", "runs within `run_blocking`"),
 ];
@@ -574,4 +586,38 @@ fn the_architecture_document_is_true() {
         }
     }
     check(&violations);
+}
+
+#[test]
+fn each_program_links_few_crates() {
+    let mut failures = String::new();
+    for (package, most) in MAX_CRATES {
+        let crates = linked_crates(package);
+        assert!(
+            crates.iter().any(|name| name.starts_with("rustix ")),
+            "the tree of {package} was not read: {crates:?}"
+        );
+        if crates.len() > *most {
+            let _ =
+                writeln!(failures, "{package} links {} crates and may link {most}: {crates:?}", crates.len());
+        }
+    }
+    assert!(failures.is_empty(), "\n{failures}");
+}
+
+/// The crates of others in a program, each version once.
+fn linked_crates(package: &str) -> BTreeSet<String> {
+    #[expect(clippy::disallowed_methods, reason = "a test asks cargo")]
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--edges", "normal", "--target", "x86_64-unknown-linux-gnu"])
+        .args(["--prefix", "none", "--no-dedupe", "--package", package])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).unwrap();
+    // `name v1.2.3`, behind it `(proc-macro)` or, for a package of ours, its path.
+    let words = tree.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let foreign = words.filter(|words| words.len() >= 2 && !words[0].starts_with("switchboard"));
+    foreign.map(|words| words[..2].join(" ")).collect()
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// A tool argument that is sent as a header too.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Annotation {
+pub(super) struct HeaderArgument {
     /// The header's name without `Mcp-Param-`.
     header: String,
     /// The path to the argument in `arguments`.
@@ -56,18 +56,18 @@ fn same(headers: &HeaderMap, header: &str, body: Option<&str>) -> Result<(), Str
 }
 
 /// The annotations in a tool's input schema.
-pub(super) fn annotations(schema: &Value) -> Vec<Annotation> {
+pub(super) fn annotations(schema: &Value) -> Vec<HeaderArgument> {
     let mut found = Vec::new();
     collect(schema, &mut Vec::new(), &mut found);
     found
 }
 
-fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Annotation>) {
+fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<HeaderArgument>) {
     let Some(properties) = schema["properties"].as_object() else { return };
     for (name, property) in properties {
         path.push(name.clone());
         if let Some(header) = property["x-mcp-header"].as_str() {
-            found.push(Annotation { header: header.to_owned(), path: path.clone() });
+            found.push(HeaderArgument { header: header.to_owned(), path: path.clone() });
         }
         collect(property, path, found);
         path.pop();
@@ -77,7 +77,7 @@ fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Annotation>) 
 /// Checks the headers for a tool's annotated arguments; the error says what is wrong.
 pub(super) fn arguments(
     headers: &HeaderMap,
-    annotations: &[Annotation],
+    annotations: &[HeaderArgument],
     arguments: &Value,
 ) -> Result<(), String> {
     for annotation in annotations {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::body::{Body, empty, events, is_response, json as json_answer, refuse};
-use super::headers::{self, Annotation};
+use super::headers::{self, HeaderArgument};
 use super::pipe::{MessageSink, Pipe};
 
 /// The limit of messages queued for a client that does not read.
@@ -29,7 +29,7 @@ struct Table {
     last: u64,
     open: BTreeMap<u64, Open>,
     /// Header annotations from the tools' schemas; fetched when a tool is missing.
-    tools: HashMap<String, Vec<Annotation>>,
+    tools: HashMap<String, Vec<HeaderArgument>>,
 }
 
 /// A request in flight, with the client's values that were replaced in it.
@@ -136,7 +136,7 @@ impl Shared {
         }
     }
 
-    fn annotations(&self, tool: &str) -> Option<Vec<Annotation>> {
+    fn annotations(&self, tool: &str) -> Option<Vec<HeaderArgument>> {
         self.table.lock().unwrap().tools.get(tool).cloned()
     }
 

@@ -8,7 +8,7 @@ use crate::{Endpoint, Request};
 
 /// The page after the last redirect.
 #[derive(Debug)]
-pub struct Visit {
+pub struct PageVisit {
     pub status: u16,
     pub url: Url,
     pub headers: Vec<(String, String)>,
@@ -16,7 +16,7 @@ pub struct Visit {
 }
 
 /// Opens a local page and follows every redirect.
-pub fn browse(page: &str) -> Visit {
+pub fn browse(page: &str) -> PageVisit {
     let mut url = Url::parse(page).unwrap_or_else(|error| panic!("{error}: {page}"));
     for _ in 0..10 {
         let answer = get(&url);
@@ -25,7 +25,7 @@ pub fn browse(page: &str) -> Visit {
             Some((_, place)) if (300..400).contains(&answer.status) => url = url.join(place).unwrap(),
             _ => {
                 let body = String::from_utf8_lossy(&answer.body).into_owned();
-                return Visit { status: answer.status, url, headers: answer.headers, body };
+                return PageVisit { status: answer.status, url, headers: answer.headers, body };
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::Authority;
+use super::AuthServer;
 use super::wire::{self, Answer, AuthorityRequest};
 
 /// Where it serves its protected resource metadata.
@@ -24,7 +24,7 @@ pub enum Description {
 pub struct ProtectedServerRules {
     pub description: Description,
     /// The authorization server that issues its tokens.
-    pub authority: Arc<Authority>,
+    pub authority: Arc<AuthServer>,
     /// The resource in its metadata, if not its own URL.
     pub claims: Option<String>,
     /// The scope in its challenge.
@@ -45,7 +45,7 @@ pub struct ProtectedServer {
 }
 
 impl ProtectedServer {
-    pub fn start(authority: &Arc<Authority>) -> Arc<Self> {
+    pub fn start(authority: &Arc<AuthServer>) -> Arc<Self> {
         let (listener, port) = wire::listener();
         let wants = ProtectedServerRules {
             description: Description::ByPath,

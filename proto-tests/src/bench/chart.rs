@@ -83,15 +83,13 @@ fn panel(report: &Report, what: &str, title: &'static str) -> Option<Panel> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Bound;
     use super::*;
 
     #[test]
     fn a_chart_is_self_contained() {
         let mut report = Report::default();
         report.rows.push(
-            Row::new("sequential call through the shim, p50, free", "us", 12.0, Bound::None)
-                .beside(Some(1.0), Some(10.0)),
+            Row::new("sequential call through the shim, p50, free", "us", 12.0).beside(Some(1.0), Some(10.0)),
         );
         let svg = svg(&report);
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && svg.contains("12.0 µs"));

@@ -11,10 +11,13 @@ use super::catalog;
 
 const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}"#;
 
+/// What a modern server says about itself.
+const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#;
+
 /// Serves until its input ends. `ballast`: MiB to allocate, to simulate a server of that size.
-pub fn run(ballast: usize) {
+pub fn run(ballast: usize, is_modern: bool) {
     let held = vec![1_u8; ballast << 20];
-    let mut child = Child { list: catalog::list(), filling: Vec::new(), out: Vec::new() };
+    let mut child = Child { list: catalog::list(), is_modern, filling: Vec::new(), out: Vec::new() };
     let _ = child.serve();
     drop(std::hint::black_box(held));
 }
@@ -31,6 +34,7 @@ pub fn pong() {
 
 struct Child {
     list: String,
+    is_modern: bool,
     /// The text of `big` results, as long as the longest requested so far.
     filling: Vec<u8>,
     out: Vec<u8>,
@@ -72,6 +76,7 @@ impl Child {
         self.out.extend_from_slice(br#","result":"#);
         match method {
             "tools/call" => self.call(&message["params"]["arguments"]),
+            "server/discover" if self.is_modern => self.out.extend_from_slice(DISCOVERED.as_bytes()),
             "initialize" => self.out.extend_from_slice(INITIALIZED.as_bytes()),
             "tools/list" => self.out.extend_from_slice(self.list.as_bytes()),
             _ => self.out.extend_from_slice(b"{}"),

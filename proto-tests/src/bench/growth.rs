@@ -1,7 +1,7 @@
 //! How the cost of a call grows with the number of sessions and suites: ideally not at all.
 
 use super::Effort;
-use super::report::{Bound, Report, Row};
+use super::report::{Report, Row};
 use super::samples::Samples;
 use super::setup::{CpuCores, ECHO, PipedProcess, SwitchboardSetup, suite_call};
 
@@ -30,12 +30,8 @@ pub fn measure(effort: Effort, report: &mut Report) {
             many.round(|out| shim.wire.sequential(&call, CALLS, out));
         }
         cores.pin(false, &[base.process.pid(), one.pid()]);
-        let largest = sessions == 64 && suites == 1000;
-        let bound = if largest { Bound::Floor(1.3) } else { Bound::None };
         let what = format!("call with {sessions} sessions and {suites} suites, beside 1 and 1, pinned");
-        report.add(
-            Row::new(what, "us", many.p50(), bound).beside(None, Some(few.p50())).to_floor(many.over(&few)),
-        );
+        report.add(Row::new(what, "us", many.p50()).beside(None, Some(few.p50())).to_floor(many.over(&few)));
         drop((shim, others));
     }
     drop(base);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Effort;
 use super::drive::{Call, Http, Wire};
-use super::report::{Bound, Report, Row};
+use super::report::{Report, Row};
 use super::samples::Samples;
 use super::setup::{self, BaselineSetup, CpuCores, ECHO, SwitchboardSetup, direct_call, suite_call};
 use crate::streamable::{MODERN, with_meta};
@@ -78,30 +78,25 @@ pub fn measure(effort: Effort, report: &mut Report) {
 
 fn rows(report: &mut Report, place: &str, lanes: &[Samples; 9]) {
     let [direct, ping, floor, ours, floor_http, our_http, mcp, unix, tcp] = lanes;
-    let pinned = place == "pinned";
-    let row = |what: &str, of: fn(&Samples) -> f64, ours: &Samples, floor: &Samples, bound| {
-        Row::new(format!("{what}, {place}"), "us", of(ours), bound).beside(Some(of(direct)), Some(of(floor)))
+    let row = |what: &str, of: fn(&Samples) -> f64, ours: &Samples, floor: &Samples| {
+        Row::new(format!("{what}, {place}"), "us", of(ours)).beside(Some(of(direct)), Some(of(floor)))
     };
-    let p99 = if pinned { Bound::None } else { Bound::Floor(1.5) };
-    let proxy = if pinned { Bound::Floor(1.25) } else { Bound::None };
     let call = "sequential call through the shim";
+    report.add(row(&format!("{call}, p50"), Samples::p50, ours, floor).to_floor(ours.over(floor)));
+    report.add(row(&format!("{call}, p99"), Samples::p99, ours, floor));
     report.add(
-        row(&format!("{call}, p50"), Samples::p50, ours, floor, Bound::Floor(1.2)).to_floor(ours.over(floor)),
-    );
-    report.add(row(&format!("{call}, p99"), Samples::p99, ours, floor, p99));
-    report.add(
-        row("`/proxy` without the shim, p50", Samples::p50, our_http, floor_http, proxy)
+        row("`/proxy` without the shim, p50", Samples::p50, our_http, floor_http)
             .to_floor(our_http.over(floor_http)),
     );
     report.add(
-        row("`/mcp`, a request of its own, p50", Samples::p50, mcp, floor_http, Bound::None)
+        row("`/mcp`, a request of its own, p50", Samples::p50, mcp, floor_http)
             .to_floor(mcp.over(floor_http)),
     );
     for (what, samples) in
         [("pipe ping-pong", ping), ("one HTTP hop, unix socket", unix), ("one HTTP hop, TCP", tcp)]
     {
         let name = format!("(floor) {what}, p50, {place}");
-        report.add(Row::new(name, "us", samples.p50(), Bound::None).beside(Some(direct.p50()), None));
+        report.add(Row::new(name, "us", samples.p50()).beside(Some(direct.p50()), None));
     }
 }
 
@@ -146,7 +141,7 @@ pub fn large(effort: Effort, report: &mut Report) {
         }
         let [direct, floor, ours] = &lanes;
         report.add(
-            Row::new(format!("result of {name}, p50, free"), "us", ours.p50(), Bound::None)
+            Row::new(format!("result of {name}, p50, free"), "us", ours.p50())
                 .beside(Some(direct.p50()), Some(floor.p50()))
                 .to_floor(ours.over(floor)),
         );

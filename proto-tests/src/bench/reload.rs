@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Effort;
-use super::report::{Bound, Report, Row};
+use super::report::{Report, Row};
 use super::setup::{self, SwitchboardSetup};
 use crate::{TEST_TIMEOUT, wait};
 
@@ -31,7 +31,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
     });
     let taken = written.elapsed();
     let work = processor_time(ours.pid()) - before;
-    let row = |what: String, time: Duration| Row::new(what, "ms", time.as_secs_f64() * 1e3, Bound::None);
+    let row = |what: String, time: Duration| Row::new(what, "ms", time.as_secs_f64() * 1e3);
     report.add(row(format!("reload of {count} definitions, from the last write"), taken));
     report.add(row(format!("writing {count} definitions"), written - begin));
     report.add(row(format!("reload of {count} definitions, processor time of the daemon"), work));

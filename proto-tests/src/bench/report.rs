@@ -2,23 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// The bound that a figure has to keep.
-#[derive(Debug, Clone, Copy)]
-pub enum Bound {
-    /// At most this many times the floor of the same run.
-    Floor(f64),
-    /// At least this fraction of the floor, and at least that fraction of direct use.
-    Share {
-        floor: f64,
-        direct: f64,
-    },
-    /// At most this, in the figure's unit; `exact` if it does not depend on the machine.
-    AtMost {
-        value: f64,
-        exact: bool,
-    },
-    None,
-}
+use super::bounds::{Bound, Promise, promise_of};
 
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -30,21 +14,11 @@ pub struct Row {
     /// Ratios; where measured, the median of the ratios per round, else the ratio of the figures.
     pub to_direct: Option<f64>,
     pub to_floor: Option<f64>,
-    pub bound: Bound,
 }
 
 impl Row {
-    pub fn new(what: impl Into<String>, unit: &'static str, ours: f64, bound: Bound) -> Self {
-        Self {
-            what: what.into(),
-            unit,
-            ours,
-            direct: None,
-            floor: None,
-            to_direct: None,
-            to_floor: None,
-            bound,
-        }
+    pub fn new(what: impl Into<String>, unit: &'static str, ours: f64) -> Self {
+        Self { what: what.into(), unit, ours, direct: None, floor: None, to_direct: None, to_floor: None }
     }
 
     /// Adds the figures of direct use and the floor, and their ratios.
@@ -60,32 +34,61 @@ impl Row {
         self
     }
 
-    /// Whether CI should pass: its runs are short and its machines noisy. Ratios within one run get less
-    /// slack than times and sizes, which depend on the machine.
-    pub fn is_tolerable(&self) -> bool {
-        let slack = if matches!(self.bound, Bound::AtMost { .. }) { 5.0 } else { 1.6 };
-        self.keeps(slack) != Some(false)
+    pub fn promise(&self) -> Option<&'static Promise> {
+        promise_of(&self.what)
     }
 
-    /// Whether the bound is kept when it is relaxed by the factor `slack`; `None` if there is no bound.
-    fn keeps(&self, slack: f64) -> Option<bool> {
-        match self.bound {
-            Bound::None => None,
-            Bound::Floor(most) => self.to_floor.map(|ratio| ratio <= most * slack),
-            Bound::Share { floor, direct } => Some(
-                self.to_floor.is_some_and(|ratio| ratio >= floor / slack)
-                    && self.to_direct.is_some_and(|ratio| ratio >= direct / slack),
-            ),
-            Bound::AtMost { value, exact } => Some(self.ours <= value * if exact { 1.0 } else { slack }),
+    /// The figure that is promised and recorded: the ratio to the floor where the bound is one.
+    pub fn key_figure(&self) -> Option<f64> {
+        match self.promise()?.bound {
+            Bound::AtMost(_) | Bound::Exactly(_) => Some(self.ours),
+            Bound::Floor(_) | Bound::Share { .. } => self.to_floor,
+        }
+    }
+
+    /// The figure as a share of its bound: more than 1 is beyond it. `None` without a bound.
+    fn share_of_bound(&self) -> Option<f64> {
+        let promise = self.promise()?;
+        // A ratio that was not measured is not kept.
+        let ratio = |ratio: Option<f64>| ratio.unwrap_or(f64::NAN);
+        Some(match promise.bound {
+            Bound::AtMost(most) | Bound::Exactly(most) => self.ours / most,
+            Bound::Floor(most) => ratio(self.to_floor) / most,
+            Bound::Share { floor, direct } => {
+                let (of_floor, of_direct) = (floor / ratio(self.to_floor), direct / ratio(self.to_direct));
+                if of_floor.is_nan() || of_floor > of_direct { of_floor } else { of_direct }
+            }
+        })
+    }
+
+    /// Whether the bound is kept; `None` if there is none.
+    pub fn is_kept(&self) -> Option<bool> {
+        self.share_of_bound().map(|share| share <= 1.0)
+    }
+
+    /// Whether CI should pass: the figure may be a little beyond its bound.
+    pub fn passes_gate(&self) -> bool {
+        match (self.promise(), self.share_of_bound()) {
+            (Some(promise), Some(share)) => share <= promise.slack(),
+            _ => true,
+        }
+    }
+
+    fn is_better_than(&self, other: &Self) -> bool {
+        match (self.share_of_bound(), other.share_of_bound()) {
+            (Some(one), Some(other)) => one < other || other.is_nan(),
+            _ => false,
         }
     }
 
     fn bound_text(&self) -> String {
-        match self.bound {
-            Bound::None => String::new(),
-            Bound::Floor(most) => format!("<= {most} x floor"),
-            Bound::Share { floor, direct } => format!(">= {floor} of floor, {direct} of D"),
-            Bound::AtMost { value, .. } => format!("<= {} {}", short(value), self.unit),
+        match self.promise().map(|promise| promise.bound) {
+            None => String::new(),
+            Some(Bound::Floor(most)) => format!("<= {most} x floor"),
+            Some(Bound::Share { floor, direct }) => format!(">= {floor} of floor, {direct} of D"),
+            Some(Bound::AtMost(value) | Bound::Exactly(value)) => {
+                format!("<= {} {}", short(value), self.unit).trim_end().to_owned()
+            }
         }
     }
 }
@@ -125,6 +128,50 @@ impl Report {
         self.rows.iter().find(|row| row.what == what)
     }
 
+    /// Adds the rows of `measure`. If one of them does not pass the gate, measures again, up to `tries` times
+    /// in all; the best of each row counts. A machine may be busy for a moment, but a regression shows every
+    /// time.
+    pub fn measure(&mut self, tries: usize, mut measure: impl FnMut(&mut Self)) {
+        let mut best = Self::default();
+        measure(&mut best);
+        for again in 1..tries {
+            let failed = best.failed();
+            if failed.is_empty() {
+                break;
+            }
+            eprintln!("  beyond the gate, measured again ({again}): {}", names(&failed));
+            let mut next = Self::default();
+            measure(&mut next);
+            best.keep_better_of(next);
+        }
+        self.rows.append(&mut best.rows);
+    }
+
+    fn keep_better_of(&mut self, other: Self) {
+        for row in other.rows {
+            match self.rows.iter_mut().find(|old| old.what == row.what) {
+                Some(old) if row.is_better_than(old) => *old = row,
+                Some(_) => {}
+                None => self.rows.push(row),
+            }
+        }
+    }
+
+    /// The rows that do not pass the gate.
+    pub fn failed(&self) -> Vec<&Row> {
+        self.rows.iter().filter(|row| !row.passes_gate()).collect()
+    }
+
+    /// Prints what does not pass the gate; true if there is nothing.
+    #[expect(clippy::print_stdout, reason = "for programs that measure")]
+    pub fn gate(&self) -> bool {
+        let failed = self.failed();
+        for row in &failed {
+            println!("beyond its gate: {}, bound {}", row.what, row.bound_text());
+        }
+        failed.is_empty()
+    }
+
     /// A table, valid as Markdown.
     pub fn table(&self) -> String {
         let some = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), short);
@@ -135,10 +182,11 @@ impl Report {
                 .to_vec(),
         ];
         for row in &self.rows {
-            let verdict = match row.keeps(1.0) {
-                None => "",
-                Some(true) => "ok",
-                Some(false) => "missed",
+            let verdict = match (row.is_kept(), row.passes_gate()) {
+                (None, _) => "",
+                (Some(true), _) => "ok",
+                (Some(false), true) => "missed",
+                (Some(false), false) => "FAILED",
             };
             cells.push(vec![
                 row.what.clone(),
@@ -183,7 +231,7 @@ impl Report {
                 json!({
                     "what": row.what, "unit": row.unit, "ours": row.ours, "direct": row.direct,
                     "floor": row.floor, "toDirect": row.to_direct, "toFloor": row.to_floor,
-                    "bound": row.bound_text(), "kept": row.keeps(1.0),
+                    "bound": row.bound_text(), "kept": row.is_kept(),
                 })
             })
             .collect();
@@ -191,21 +239,48 @@ impl Report {
     }
 }
 
+fn names(rows: &[&Row]) -> String {
+    rows.iter().map(|row| &*row.what).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const CALL: &str = "sequential call through the shim, p50, pinned";
+    const MEMORY: &str = "each further shim";
+
+    fn row(what: &str, ours: f64) -> Row {
+        Row::new(what, "us", ours).beside(Some(100.0), Some(100.0))
+    }
+
     #[test]
     fn bounds_are_kept_or_not() {
-        let row = |ours, bound| Row::new("x", "us", ours, bound).beside(Some(100.0), Some(10.0));
-        assert_eq!(row(12.0, Bound::Floor(1.2)).keeps(1.0), Some(true));
-        assert_eq!(row(12.1, Bound::Floor(1.2)).keeps(1.0), Some(false));
-        assert_eq!(row(12.1, Bound::Floor(1.2)).keeps(1.5), Some(true));
-        assert_eq!(row(8.0, Bound::Share { floor: 0.8, direct: 0.05 }).keeps(1.0), Some(true));
-        assert_eq!(row(4.0, Bound::Share { floor: 0.3, direct: 0.05 }).keeps(1.0), Some(false));
-        assert_eq!(row(11.0, Bound::AtMost { value: 10.0, exact: true }).keeps(2.0), Some(false));
-        assert_eq!(row(11.0, Bound::AtMost { value: 10.0, exact: false }).keeps(2.0), Some(true));
-        assert_eq!(row(11.0, Bound::None).keeps(1.0), None);
+        let judge = |what, ours| (row(what, ours).is_kept(), row(what, ours).passes_gate());
+        assert_eq!(judge(CALL, 115.0), (Some(true), true));
+        assert_eq!(judge(CALL, 116.0), (Some(false), true));
+        assert_eq!(judge(CALL, 144.0), (Some(false), false));
+        assert_eq!(judge(MEMORY, 0.5), (Some(true), true));
+        assert_eq!(judge(MEMORY, 0.62), (Some(false), true));
+        assert_eq!(judge(MEMORY, 0.63), (Some(false), false));
+        assert_eq!(judge("shim: resident after a call", 4.1), (Some(false), false));
+        assert_eq!(judge("calls per second, 64 in flight, through the shim", 95.0), (Some(true), true));
+        assert_eq!(judge("calls per second, 64 in flight, through the shim", 75.0), (Some(false), false));
+        assert_eq!(judge("without a bound", 1e9), (None, true));
+        assert_eq!(Row::new(CALL, "us", 1.0).is_kept(), Some(false), "no floor was measured");
+    }
+
+    #[test]
+    fn a_missed_figure_is_measured_again_and_the_best_counts() {
+        let run = |figures: &[f64]| {
+            let mut left = figures.iter();
+            let mut report = Report::default();
+            report.measure(3, |report| report.add(row(MEMORY, *left.next().unwrap())));
+            (report.rows.iter().map(|row| row.ours).collect::<Vec<_>>(), left.count(), report.gate())
+        };
+        assert_eq!(run(&[0.4, 9.0]), (vec![0.4], 1, true));
+        assert_eq!(run(&[0.9, 0.6, 9.0]), (vec![0.6], 1, true));
+        assert_eq!(run(&[0.9, 0.8, 1.1, 0.1]), (vec![0.8], 1, false));
     }
 
     #[test]

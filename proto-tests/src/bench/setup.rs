@@ -156,6 +156,14 @@ impl SwitchboardSetup {
         ours
     }
 
+    /// One definition, of a child that speaks the modern era.
+    pub fn modern() -> Self {
+        let home = Home::new();
+        define_as(&home, 0, "GitHub issues and pull requests", &["child", "0", "modern"]);
+        let daemon = Some(home.daemon());
+        Self { daemon, home }
+    }
+
     pub fn without_daemon(suites: usize) -> Self {
         let home = Home::new();
         for number in 0..suites {
@@ -201,8 +209,12 @@ impl SwitchboardSetup {
 
 /// Writes the definition of child `number`; number 0 is called [`CHILD`].
 pub fn define(home: &Home, number: usize, description: &str, ballast: usize) {
+    define_as(home, number, description, &["child", &ballast.to_string()]);
+}
+
+fn define_as(home: &Home, number: usize, description: &str, args: &[&str]) {
     let name = name(number);
-    let entry = home.entry(&bins().bench_part, &["child", &ballast.to_string()], &[("NUMBER", &name)]);
+    let entry = home.entry(&bins().bench_part, args, &[("NUMBER", &name)]);
     let definition = json!({
         "name": name,
         "description": description,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Effort;
 use super::drive::Call;
-use super::report::{Bound, Report, Row};
+use super::report::{Report, Row};
 use super::samples::median;
 use super::setup::{self, BaselineSetup, ECHO, PipedProcess, SwitchboardSetup, direct_call, suite_call};
 
@@ -23,7 +23,6 @@ pub fn measure(effort: Effort, report: &mut Report) {
     {
         let (mut direct, mut floor_shim, mut our_shim) = (setup::direct(0), floor.shim(), ours.warm_shim());
         for window in [16, 64] {
-            let bound = if window == 64 { Bound::Share { floor: 0.8, direct: 0.15 } } else { Bound::None };
             let figures = rounds_of(rounds, || {
                 [
                     direct.wire.pipelined(&straight, window, time),
@@ -31,7 +30,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
                     our_shim.wire.pipelined(&suite, window, time),
                 ]
             });
-            row(report, format!("calls per second, {window} in flight, through the shim"), &figures, bound);
+            row(report, format!("calls per second, {window} in flight, through the shim"), &figures);
         }
     }
     let mut direct: Vec<PipedProcess> = (0..HOSTS).map(|_| setup::direct(0)).collect();
@@ -45,7 +44,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
         ]
     });
     let what = format!("calls per second, {HOSTS} shims with {EACH} in flight each");
-    row(report, what, &figures, Bound::None);
+    row(report, what, &figures);
 }
 
 fn rounds_of(rounds: usize, mut round: impl FnMut() -> [f64; 3]) -> Vec<[f64; 3]> {
@@ -60,9 +59,9 @@ fn together(hosts: &mut [PipedProcess], call: &Call, time: Duration) -> f64 {
     })
 }
 
-fn row(report: &mut Report, what: String, rounds: &[[f64; 3]], bound: Bound) {
+fn row(report: &mut Report, what: String, rounds: &[[f64; 3]]) {
     let of = |lane: usize| median(rounds.iter().map(|round| round[lane]).collect());
-    let mut row = Row::new(what, "/s", of(2), bound).beside(Some(of(0)), Some(of(1)));
+    let mut row = Row::new(what, "/s", of(2)).beside(Some(of(0)), Some(of(1)));
     row.to_direct = Some(median(rounds.iter().map(|round| round[2] / round[0]).collect()));
     row.to_floor = Some(median(rounds.iter().map(|round| round[2] / round[1]).collect()));
     report.add(row);

@@ -9,8 +9,8 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["child", ballast] => {
-            child::run(ballast.parse().unwrap_or(0));
+        ["child", ballast, era @ ..] => {
+            child::run(ballast.parse().unwrap_or(0), era == ["modern"]);
             Ok(())
         }
         ["pong"] => {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         ["floor-shim", socket, ..] => floor::shim(Path::new(socket), &args[2..]),
         _ => {
             eprintln!(
-                "usage: bench-part child MIB | pong | floor-daemon SOCKET CHILD… | floor-shim SOCKET [DAEMON…]"
+                "usage: bench-part child MIB [modern] | pong | floor-daemon SOCKET CHILD… | floor-shim SOCKET [DAEMON…]"
             );
             return ExitCode::from(2);
         }

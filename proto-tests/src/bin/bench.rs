@@ -7,19 +7,19 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use proto_tests::bench::report::{Report, Row};
-use proto_tests::bench::{Effort, MEASURES, chart};
+use proto_tests::bench::report::Report;
+use proto_tests::bench::{Effort, MEASURES, chart, history};
 
-const USAGE: &str = "usage: bench [--quick] [--gate] [--json FILE] [--chart FILE] [MEASURE]…";
+const USAGE: &str = "usage: bench [--quick] [--gate] [--record] [--json FILE] [--chart FILE] [MEASURE]…";
 
-/// How often `--gate` repeats a measurement that exceeds its bound: a machine may be busy for a moment, but a
-/// regression shows every time.
+/// How often `--gate` measures a figure that is beyond its gate.
 const TRIES: usize = 3;
 
 #[derive(Default)]
 struct Options {
     quick: bool,
     gate: bool,
+    record: bool,
     json: Option<PathBuf>,
     chart: Option<PathBuf>,
     only: Vec<String>,
@@ -34,18 +34,11 @@ fn main() -> ExitCode {
     let mut report = Report::default();
     for (name, measure) in MEASURES {
         if options.only.is_empty() || options.only.iter().any(|only| only == name) {
-            for again in (0..if options.gate { TRIES } else { 1 }).rev() {
-                eprintln!("{name}:");
-                let before = report.rows.len();
-                measure(effort, &mut report);
-                if again == 0 || report.rows[before..].iter().all(Row::is_tolerable) {
-                    break;
-                }
-                report.rows.truncate(before);
-            }
+            eprintln!("{name}:");
+            report.measure(if options.gate { TRIES } else { 1 }, |report| measure(effort, report));
         }
     }
-    println!("{}", report.table());
+    println!("{}\n{}", report.table(), history::changes("bench", &report));
     let files = [
         options.json.map(|file| (file, format!("{:#}\n", report.json()))),
         options.chart.map(|file| (file, chart::svg(&report))),
@@ -56,14 +49,13 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    if !options.gate {
-        return ExitCode::SUCCESS;
+    if options.record
+        && let Err(error) = history::record("bench", &report)
+    {
+        eprintln!("cannot write `{}`: {error}", history::file().display());
+        return ExitCode::FAILURE;
     }
-    let beyond: Vec<&Row> = report.rows.iter().filter(|row| !row.is_tolerable()).collect();
-    for row in &beyond {
-        println!("far beyond its bound: {}", row.what);
-    }
-    if beyond.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if !options.gate || report.gate() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn read(mut args: impl Iterator<Item = String>) -> Option<Options> {
@@ -72,11 +64,13 @@ fn read(mut args: impl Iterator<Item = String>) -> Option<Options> {
         match &*arg {
             "--quick" => options.quick = true,
             "--gate" => options.gate = true,
+            "--record" => options.record = true,
             "--json" => options.json = Some(args.next()?.into()),
             "--chart" => options.chart = Some(args.next()?.into()),
             name if MEASURES.iter().any(|(known, _)| *known == name) => options.only.push(arg),
             _ => return None,
         }
     }
-    Some(options)
+    // Quick runs are too noisy to be compared for weeks.
+    (!(options.quick && options.record)).then_some(options)
 }

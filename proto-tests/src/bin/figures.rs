@@ -1,5 +1,5 @@
-//! Measures every figure that has a bound and prints measured value and bound. `--gate` fails if a figure is
-//! more than five times its bound: machines are noisy, and a regression worth stopping for is larger.
+//! Measures figures that have a bound and prints both; see `src/bench/bounds.rs`. `--gate` fails if a figure
+//! stays beyond its gate; `--record` adds the run to `HISTORY.md`.
 //!
 //! Run it with `cargo run --release -p proto-tests --bin figures`.
 #![allow(
@@ -11,6 +11,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use proto_tests::bench::history;
+use proto_tests::bench::report::{Report, Row};
 use proto_tests::{DaemonProcess, Home, Shim, ShimOptions, TEST_TIMEOUT, bins, procs, wait};
 use rustix::process::Signal;
 use serde_json::json;
@@ -18,41 +20,42 @@ use serde_json::json;
 /// How often a child is killed.
 const CRASHES: usize = 20;
 
-/// How many times its bound a figure may be before `--gate` fails.
-const SLACK: f64 = 5.0;
+/// How often `--gate` measures a figure that is beyond its gate.
+const TRIES: usize = 3;
 
-struct Figure {
-    what: &'static str,
-    unit: &'static str,
-    measured: f64,
-    bound: f64,
-    /// Sizes do not depend on the machine: no slack.
-    exact: bool,
-}
+const USAGE: &str = "usage: figures [--gate] [--record]";
+
+/// Measures some figures that belong together.
+type Measure = fn() -> Vec<Row>;
+const MEASURES: [Measure; 6] = [sizes, starts, answers, ends, shared, crash_loop];
 
 fn main() -> ExitCode {
-    let gate = std::env::args().any(|arg| arg == "--gate");
-    let mut figures = sizes();
-    figures.extend(starts());
-    figures.extend(answers());
-    figures.extend(ends());
-    figures.extend(shared());
-    figures.extend(crash_loop());
-
-    println!("{:<64} {:>12} {:>12}", "figure", "measured", "bound");
-    let mut good = true;
-    for Figure { what, unit, measured, bound, exact } in &figures {
-        let within = *measured <= if *exact { *bound } else { *bound * SLACK };
-        good &= within;
-        let mark = if within { "" } else { "  TOO MUCH" };
-        println!("{what:<64} {measured:>8.2} {unit:<3} {bound:>8.2} {unit:<3}{mark}");
+    let (mut gate, mut record) = (false, false);
+    for arg in std::env::args().skip(1) {
+        match &*arg {
+            "--gate" => gate = true,
+            "--record" => record = true,
+            _ => {
+                eprintln!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        }
     }
-    println!("{} figures, gate at {SLACK} times the bound (sizes exact)", figures.len());
-    if good || !gate { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let mut report = Report::default();
+    for measure in MEASURES {
+        let tries = if gate { TRIES } else { 1 };
+        report.measure(tries, |report| measure().into_iter().for_each(|row| report.add(row)));
+    }
+    println!("{}\n{}", report.table(), history::changes("figures", &report));
+    if record && let Err(error) = history::record("figures", &report) {
+        eprintln!("cannot write `{}`: {error}", history::file().display());
+        return ExitCode::FAILURE;
+    }
+    if !gate || report.gate() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn time(what: &'static str, bound_ms: f64, taken: Duration) -> Figure {
-    Figure { what, unit: "ms", measured: taken.as_secs_f64() * 1000.0, bound: bound_ms, exact: false }
+fn time(what: &str, taken: Duration) -> Row {
+    Row::new(what, "ms", taken.as_secs_f64() * 1000.0)
 }
 
 fn median(mut samples: Vec<Duration>) -> Duration {
@@ -61,7 +64,7 @@ fn median(mut samples: Vec<Duration>) -> Duration {
 }
 
 /// The size of the shim's binary, and its memory.
-fn sizes() -> Vec<Figure> {
+fn sizes() -> Vec<Row> {
     let home = Home::new();
     home.child("a", &["echo"]);
     let _daemon = home.daemon();
@@ -69,15 +72,14 @@ fn sizes() -> Vec<Figure> {
     shim.call("a", "echo", "{}");
     let mebi = |bytes: f64| bytes / 1024.0 / 1024.0;
     let size = std::fs::metadata(&bins().switchboard).unwrap().len();
-    let exact = |what, measured, bound| Figure { what, unit: "MiB", measured, bound, exact: true };
     vec![
-        exact("shim: binary", mebi(size as f64), 2.0 * 1_000_000.0 / 1024.0 / 1024.0),
-        exact("shim: resident after a call", procs::rss_kib(shim.pid()) as f64 / 1024.0, 4.0),
+        Row::new("shim: binary", "MiB", mebi(size as f64)),
+        Row::new("shim: resident after a call", "MiB", procs::rss_kib(shim.pid()) as f64 / 1024.0),
     ]
 }
 
 /// From starting the shim to the first list.
-fn starts() -> Vec<Figure> {
+fn starts() -> Vec<Row> {
     let home = Home::new();
     home.child("a", &["echo"]);
     let list = |shim: &mut Shim| {
@@ -111,13 +113,13 @@ fn starts() -> Vec<Figure> {
             .collect(),
     );
     vec![
-        time("shim start to first tools/list, daemon running (p50)", 3.0, warm),
-        time("shim start to first tools/list, no daemon (p50)", 12.0, cold),
+        time("shim start to first tools/list, daemon running (p50)", warm),
+        time("shim start to first tools/list, no daemon (p50)", cold),
     ]
 }
 
 /// How long operations take that must be quick.
-fn answers() -> Vec<Figure> {
+fn answers() -> Vec<Row> {
     let home = Home::new();
     home.child("a", &["echo"]);
     let daemon = home.daemon();
@@ -131,9 +133,9 @@ fn answers() -> Vec<Figure> {
     let pings = (0..100).map(|_| timed(|| drop(shim.request("ping", "{}")))).collect();
     daemon.signal(Signal::CONT);
     vec![
-        time("one call through shim and daemon (p50)", 1.0, median(calls)),
-        time("400 for a body that is not JSON (p50)", 5.0, median(parse)),
-        time("ping while the daemon does not answer (p50)", 1.0, median(pings)),
+        time("one call through shim and daemon (p50)", median(calls)),
+        time("400 for a body that is not JSON (p50)", median(parse)),
+        time("ping while the daemon does not answer (p50)", median(pings)),
     ]
 }
 
@@ -144,7 +146,7 @@ fn timed(work: impl FnOnce()) -> Duration {
 }
 
 /// How many processes eight servers need for three hosts.
-fn shared() -> Vec<Figure> {
+fn shared() -> Vec<Row> {
     let home = Home::new();
     let children: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
     children.iter().for_each(|child| home.child(child, &["echo"]));
@@ -161,29 +163,22 @@ fn shared() -> Vec<Figure> {
         .filter(|pid| is_guard(*pid))
         .map(procs::pss_kib)
         .collect();
-    let guard = guards.iter().sum::<u64>() as f64 / guards.len().max(1) as f64;
-    let exact = |what, measured| Figure { what, unit: "", measured, bound: 8.0, exact: true };
+    assert_eq!(guards.len(), children.len(), "each server has a guard");
+    let guard = guards.iter().sum::<u64>() as f64 / guards.len() as f64;
     vec![
-        exact("processes of 8 servers for 3 hosts, as /status counts them", running as f64),
-        exact("processes of 8 servers for 3 hosts, as the system counts them", seen as f64),
-        Figure {
-            what: "guard of each of 8 servers (PSS)",
-            unit: "MiB",
-            measured: guard / 1024.0,
-            // The guard runs the daemon's binary: most of this is relocated data of code that it never runs.
-            bound: 1.05,
-            exact: true,
-        },
+        Row::new("processes of 8 servers for 3 hosts, as /status counts them", "", running as f64),
+        Row::new("processes of 8 servers for 3 hosts, as the system counts them", "", seen as f64),
+        Row::new("guard of each of 8 servers (PSS)", "MiB", guard / 1024.0),
     ]
 }
 
 fn is_guard(pid: i32) -> bool {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).any(|word| word == b"--guard")
+    line.starts_with(b"switchboard-guard\0")
 }
 
 /// How quickly a call fails while its child is in a crash loop.
-fn crash_loop() -> Vec<Figure> {
+fn crash_loop() -> Vec<Row> {
     let home = Home::new();
     home.child("a", &["exit-at-start", "1"]);
     let daemon = home.daemon();
@@ -195,19 +190,13 @@ fn crash_loop() -> Vec<Figure> {
     let calls = (0..50).map(|_| timed(|| drop(shim.call("a", "echo", "{}")))).collect();
     let starts = daemon.endpoint().get("/suites/a_suite").json()["pool"]["starts"].as_u64().unwrap_or(0);
     vec![
-        time("crash loop: a call is refused with the reason (p50)", 10.0, median(calls)),
-        Figure {
-            what: "crash loop: starts so far (at most 10 a minute)",
-            unit: "",
-            measured: starts as f64,
-            bound: 10.0,
-            exact: true,
-        },
+        time("crash loop: a call is refused with the reason (p50)", median(calls)),
+        Row::new("crash loop: starts so far (at most 10 a minute)", "", starts as f64),
     ]
 }
 
 /// How quickly callers learn that a child, the daemon or the shim has died.
-fn ends() -> Vec<Figure> {
+fn ends() -> Vec<Row> {
     let home = Home::new();
     home.child("a", &["echo"]);
     let (crash, again) = child_crash(&home);
@@ -220,11 +209,11 @@ fn ends() -> Vec<Figure> {
     });
     home.kill_daemons();
     vec![
-        time("kill -9 of a child: last of 64 callers knows (max of 20)", 100.0, crash),
-        time("kill -9 of a child: next call served (max of 20)", 250.0, again),
-        time("kill -9 of the daemon: last of 8 x 8 callers knows", 1000.0, told),
-        time("kill -9 of the daemon: next call of each shim served", 2000.0, next),
-        time("shim gone after SIGTERM", 100.0, leaving),
+        time("kill -9 of a child: last of 64 callers knows (max of 20)", crash),
+        time("kill -9 of a child: next call served (max of 20)", again),
+        time("kill -9 of the daemon: last of 8 x 8 callers knows", told),
+        time("kill -9 of the daemon: next call of each shim served", next),
+        time("shim gone after SIGTERM", leaving),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-use proto_tests::authority::{Authority, ProtectedServer, Rules, Visit, browse};
+use proto_tests::authority::{AuthServer, PageVisit, ProtectedServer, Rules, browse};
 use proto_tests::{Home, bins};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 pub(crate) const CHILD: &str = "far";
 
 pub(crate) struct OauthSetup {
-    pub(crate) authority: Arc<Authority>,
+    pub(crate) authority: Arc<AuthServer>,
     pub(crate) guarded: Arc<ProtectedServer>,
     // Dropped last, because it checks that all processes are gone.
     pub(crate) home: Home,
@@ -27,7 +27,7 @@ impl OauthSetup {
             home.mark()
         );
         home.write(".profile", &profile);
-        let authority = Authority::start(rules);
+        let authority = AuthServer::start(rules);
         let guarded = ProtectedServer::start(&authority);
         home.definition(CHILD, &json!({"mcpServers": {CHILD: {"url": guarded.url()}}}).to_string());
         Self { authority, guarded, home }
@@ -54,7 +54,7 @@ impl OauthSetup {
 
     /// Completes a login.
     #[track_caller]
-    pub(crate) fn log_in(&self) -> Visit {
+    pub(crate) fn log_in(&self) -> PageVisit {
         let typed = self.begin();
         let visit = browse(typed.page());
         assert_eq!(visit.status, 200, "{visit:?}");

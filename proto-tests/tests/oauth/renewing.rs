@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use proto_tests::authority::{Authority, Rules};
+use proto_tests::authority::{AuthServer, Rules};
 use proto_tests::wait::{TEST_TIMEOUT, until_true};
 
 use crate::person::{CHILD, OauthSetup};
 
 /// Token requests of this kind.
-fn asked(authority: &Authority, grant: &str) -> usize {
+fn asked(authority: &AuthServer, grant: &str) -> usize {
     authority.seen("/token").iter().filter(|seen| seen.fields["grant_type"] == grant).count()
 }
 
@@ -75,7 +75,7 @@ fn an_expired_login_asks_for_a_new_one() {
 #[test]
 fn a_change_of_authorization_server_needs_a_new_login_and_leaks_nothing() {
     let world = OauthSetup::new(Rules::default());
-    let other = Authority::start(Rules::default());
+    let other = AuthServer::start(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
     let mut shim = world.home.shim();

@@ -1,67 +1,102 @@
-//! `cargo verify`: runs every test. First the Rust tests, which need nothing but Rust. Then tests with Debian
-//! packages: secrets in a real keyring, metrics read by a real Prometheus, the status page in a real browser.
-//! Then the daemon under a real systemd, and the packages that users install. Then the interop run, which
-//! installs pinned npm and PyPI packages into its own directory. Last, the official conformance suite through
-//! a daemon.
+//! `cargo verify`: runs every test. It builds everything once, while packages from Debian, npm and PyPI are
+//! installed in the background. Then it runs the test executables and the steps that need more than Rust, a
+//! few at a time: secrets in a real keyring, metrics read by a real Prometheus, the status page in a real
+//! browser, the daemon under a real systemd, the packages that users install, real clients and servers, and
+//! the official conformance suite. `cargo verify NAME…` runs only the named ones.
+//!
+//! There are no retries: a flaky test is a bug, in the test or in the code under test.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person how far it is")]
 
+mod build;
+mod job;
+
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use job::{Job, Tally};
+
+/// The jobs that take longest, longest first. They start first, so that none of them runs last and alone.
+const LONG: [&str; 22] = [
+    "interop",
+    "conformance",
+    "package",
+    "matrix",
+    "service",
+    "page",
+    "budget",
+    "starts",
+    "soak",
+    "orphans",
+    "hosts",
+    "breaker",
+    "pools",
+    "tidy",
+    "activation",
+    "live",
+    "oauth",
+    "remote_hostile",
+    "callers",
+    "questions",
+    "storm",
+    "edits",
+];
 
 fn main() -> ExitCode {
+    let begin = Instant::now();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace is above");
-    // The interop run uses the binaries that the test run built.
-    let bin = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
-    let Some(bin) = bin else { return ExitCode::FAILURE };
+    let only: Vec<String> = std::env::args().skip(1).collect();
 
-    // No retries: a flaky test is a bug, in the test or in the code under test.
-    let tests = step("the Rust tests", cargo(root).args(["test", "--workspace", "--no-fail-fast"]));
-    let built =
-        tests && step("the binaries", cargo(root).args(["build", "--workspace", "--bins", "--tests"]));
-    let keyring = built && step("a real keyring", script(root, "interop/keyring.sh").arg(&bin));
-    let metrics =
-        keyring && step("metrics, as Prometheus reads them", script(root, "interop/prometheus.sh").arg(&bin));
-    let page = metrics && step("the status page in a browser", script(root, "page/run.sh").arg(&bin));
-    let service = page && step("a real systemd", script(root, "interop/service.sh").arg(&bin));
-    let package = service && step("what people install", script(root, "interop/package.sh").arg(&bin));
-    let interop = package && step("real clients and children", script(root, "interop/run.sh").arg(&bin));
-    // The suite prints how many scenarios and checks passed.
-    let suite = interop && step("the official conformance suite", &mut program(&bin, "conformance"));
-    let client = suite && step("the same, the other way round", program(&bin, "conformance").arg("client"));
-    if client { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn step(what: &str, command: &mut Command) -> bool {
-    println!("── {what} ──");
-    match command.status() {
-        Ok(status) if status.success() => true,
-        Ok(status) => {
-            println!("── {what}: failed ({status}) ──");
-            false
-        }
-        Err(error) => {
-            println!("── {what}: could not be run: {error} ──");
-            false
-        }
+    let needs_packages = only.is_empty() || steps(root, root).iter().any(|step| only.contains(&step.name));
+    let install = needs_packages.then(|| job::start_install(root));
+    println!("── building ──");
+    let built = build::build(root);
+    if let Ok(built) = &built {
+        println!("── built after {} s: {} test executables ──", begin.elapsed().as_secs(), built.tests.len());
     }
+    if let Some(install) = install {
+        install.wait();
+    }
+    let built = match built {
+        Ok(built) => built,
+        Err(problem) => {
+            println!("── {problem} ──");
+            return ExitCode::FAILURE;
+        }
+    };
+
+    let mut jobs = steps(root, &built.folder);
+    jobs.extend(built.tests.iter().map(Job::test));
+    // A name in the list that is none would be overlooked.
+    for name in LONG.iter().filter(|name| jobs.iter().all(|job| job.name != **name)) {
+        println!("── `{name}` is listed as long, and is not there ──");
+    }
+    if let Some(unknown) = only.iter().find(|name| jobs.iter().all(|job| job.name != **name)) {
+        println!("── there is no test executable or step `{unknown}` ──");
+        return ExitCode::FAILURE;
+    }
+    jobs.retain(|job| only.is_empty() || only.contains(&job.name));
+    jobs.sort_by_key(|job| LONG.iter().position(|name| *name == job.name).unwrap_or(LONG.len()));
+
+    let mut tally = Tally::default();
+    job::run(jobs, &mut tally);
+    println!("── after {} s ──", begin.elapsed().as_secs());
+    println!("{tally}");
+    if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-#[expect(clippy::disallowed_methods, reason = "runs cargo, which is no child")]
-fn cargo(root: &Path) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root);
-    cargo
-}
-
-#[expect(clippy::disallowed_methods, reason = "runs a program of the tests, which is no child")]
-fn program(bin: &Path, name: &str) -> Command {
-    Command::new(bin.join(name))
-}
-
-#[expect(clippy::disallowed_methods, reason = "runs scripts of the tests, which are no children")]
-fn script(root: &Path, name: &str) -> Command {
-    let mut script = Command::new("bash");
-    script.arg(root.join("proto-tests").join(name)).current_dir(root);
-    script
+/// The steps that need more than Rust.
+fn steps(root: &Path, bin: &Path) -> Vec<Job> {
+    let script = |name: &str, file: &str| Job::script(name, root, file, bin);
+    vec![
+        Job::program("conformance", bin, "conformance", &[]),
+        Job::program("conformance-client", bin, "conformance", &["client"]),
+        script("service", "interop/service.sh"),
+        script("interop", "interop/run.sh"),
+        script("page", "page/run.sh"),
+        script("package", "interop/package.sh"),
+        script("keyring", "interop/keyring.sh"),
+        script("prometheus", "interop/prometheus.sh"),
+    ]
 }

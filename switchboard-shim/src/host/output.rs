@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use tokio::sync::Notify;
 
 use super::{is_ready, thread, wait_for};
+use crate::first::first;
 
 /// Bytes queued for a slow host above which the relay accepts no new work.
 const MAX_BACKLOG: usize = 1024 * 1024;
@@ -133,10 +134,7 @@ impl Output {
     pub(crate) fn wait_closed(&self) -> impl Future<Output = ()> + use<> {
         let closed = Arc::clone(&self.closed);
         async move {
-            tokio::select! {
-                () = closed.notified() => {}
-                () = other_end_closed() => {}
-            }
+            first(closed.notified(), other_end_closed()).await;
         }
     }
 

@@ -242,8 +242,8 @@ impl Relay {
     /// Writes the delayed answers that are due, in the order they arrived.
     pub(super) fn release_delayed(&mut self, now: Instant) {
         let written = self.link.session().map_or(u64::MAX, |session| session.mail);
-        let parked = std::mem::take(&mut self.delayed);
-        for answer in parked {
+        let delayed = std::mem::take(&mut self.delayed);
+        for answer in delayed {
             if answer.after <= written || answer.until <= now {
                 self.write(answer.body);
             } else {

@@ -9,20 +9,28 @@ fn run(program: &std::path::Path, args: &[&str]) -> Output {
     Command::new(program).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-/// A copy of the shim next to a fake `switchboardd` that prints its arguments.
+/// A copy of the shim. Another process copies: while this one has a file open for writing, a process that another
+/// test starts inherits the descriptor, and the file cannot be executed.
+pub(crate) fn copy_to(folder: &std::path::Path) -> std::path::PathBuf {
+    let copy = folder.join("switchboard");
+    let arguments = [binary(), &copy].map(|path| path.to_str().unwrap());
+    assert!(run(std::path::Path::new("cp"), &arguments).status.success());
+    copy
+}
+
+/// A copy of the shim next to a fake `switchboard-ctl` that prints its arguments.
 fn with_printer() -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = crate::host::private_folder();
-    let copy = folder.path().join("switchboard");
-    std::fs::copy(binary(), &copy).unwrap();
+    let copy = copy_to(folder.path());
     crate::start::write_script(
-        &folder.path().join("switchboardd"),
+        &folder.path().join("switchboard-ctl"),
         "#!/bin/sh\nprintf '%s|' \"$@\"\nexit 7\n",
     );
     (folder, copy)
 }
 
 #[test]
-fn commands_exec_the_daemon_with_the_same_arguments() {
+fn commands_exec_another_program_with_the_same_arguments() {
     let (_folder, shim) = with_printer();
     for (args, expect) in [
         (&["status", "--json", "a b"][..], "status|--json|a b|"),
@@ -38,16 +46,15 @@ fn commands_exec_the_daemon_with_the_same_arguments() {
 }
 
 #[test]
-fn a_missing_daemon_binary_is_named() {
+fn a_missing_program_is_named() {
     let folder = crate::host::private_folder();
-    let copy = folder.path().join("switchboard");
-    std::fs::copy(binary(), &copy).unwrap();
+    let copy = copy_to(folder.path());
     #[expect(clippy::disallowed_methods, reason = "tests run commands")]
     let output = Command::new(&copy).arg("status").env("PATH", folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("cannot run `switchboardd`"), "{text}");
+    assert!(text.contains("cannot run `switchboard-ctl`"), "{text}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ struct Install {
 impl Install {
     fn new(script: &str) -> Self {
         let folder = crate::host::private_folder();
-        std::fs::copy(crate::host::binary(), folder.path().join("switchboard")).unwrap();
+        crate::small::copy_to(folder.path());
         write_script(&folder.path().join("switchboardd"), script);
         Self { folder }
     }

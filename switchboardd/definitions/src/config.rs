@@ -17,8 +17,8 @@ use std::time::Duration;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::document::{Document, Problem};
-use crate::event_loop::may_block;
 use crate::expand::Template;
+use switchboard_wire::event_loop::may_block;
 
 pub const FILE_NAME: &str = "switchboard.config.json";
 

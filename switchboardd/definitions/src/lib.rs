@@ -7,7 +7,6 @@ pub mod digest;
 pub mod discover;
 pub mod document;
 pub mod env_file;
-pub mod event_loop;
 pub mod expand;
 pub mod files;
 pub mod inherited_variables;

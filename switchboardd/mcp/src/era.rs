@@ -53,13 +53,13 @@ pub const LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Our `serverInfo` for hosts.
+/// Our `serverInfo` for hosts, as JSON.
+pub const SERVER: &str =
+    concat!(r#"{"name":"switchboard","title":"Switchboard","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+
+/// [`SERVER`] as a value.
 pub fn server() -> serde_json::Value {
-    serde_json::json!({
-        "name": "switchboard",
-        "title": "Switchboard",
-        "version": env!("CARGO_PKG_VERSION"),
-    })
+    serde_json::from_str(SERVER).expect("BUG: our `serverInfo` is JSON")
 }
 
 /// The four request keys, which belong to one hop and are never passed on to the other era.

@@ -10,9 +10,9 @@ use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME, LastGood};
 use switchboard_definitions::definition::Definition;
 use switchboard_definitions::discover::{LastGoodDefinitions, SearchScope, WatchedPaths, discover};
 use switchboard_definitions::document::Problem;
-use switchboard_definitions::event_loop::may_block;
 use switchboard_definitions::files::{describe_path_error, others_can_write};
 use switchboard_definitions::trust::{JudgedDefinition, Provenance, Trust, TrustStatus, TrustStore};
+use switchboard_wire::event_loop::may_block;
 
 use crate::pool::manifest::{Manifest, Manifests};
 
@@ -146,7 +146,8 @@ impl Layer {
             memory.config = Some(config.clone());
         } else {
             let last = memory.config.clone();
-            let last = last.or_else(|| LastGood::new(&locations.state).recall(&file, ConfigOwner::Workspace));
+            let last =
+                last.or_else(|| LastGood::new(&locations.state).last_good(&file, ConfigOwner::Workspace));
             config = last.unwrap_or(config);
             problems.push(config.in_place_of_the_file(&file));
         }
@@ -191,7 +192,11 @@ impl Layer {
             }
             match trust_status {
                 TrustStatus::Denied => layer.denied.push(definition),
-                trust_status => layer.entries.push(JudgedDefinition { definition, trust_status, why_held }),
+                trust_status => layer.entries.push(JudgedDefinition {
+                    definition: Arc::new(definition),
+                    trust_status,
+                    why_held,
+                }),
             }
         }
         layer.resolve_name_clashes();
@@ -211,7 +216,7 @@ impl Layer {
             let loser = if wins { std::mem::replace(rival, entry) } else { entry };
             let (name, used) = (&rival.definition.name, rival.definition.file.display());
             let message = format!("`{name}` is already defined in `{used}`, which is used");
-            let Definition { at, file, .. } = &loser.definition;
+            let Definition { at, file, .. } = &*loser.definition;
             self.problems.push(Problem { at: *at, ..Problem::of(file, message) });
         }
         self.entries = settled;

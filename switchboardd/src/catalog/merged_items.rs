@@ -4,7 +4,9 @@
 mod template;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use switchboard_definitions::config::{Conflicts, Strategy};
 use switchboard_wire::envelope::{quoted, range_of, splice};
 use switchboard_wire::members::Members;
@@ -17,6 +19,9 @@ const PAGE: usize = 500;
 
 /// Prefix of a URI that was renamed because of a clash.
 const RENAMED: &str = "switchboard://";
+
+/// What is escaped in the name of a child there.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[derive(Debug, Default)]
 pub struct MergedItems {
@@ -317,12 +322,8 @@ fn unused_name(list: ListKind, child: &str, own: &str, taken: &mut HashSet<Strin
     name
 }
 
-fn encoded(child: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
-    child
-        .bytes()
-        .map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
+fn encoded(child: &str) -> impl fmt::Display {
+    utf8_percent_encode(child, RESERVED)
 }
 
 /// The definition under another name; every other byte stays.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_definitions::definition::ResolvedCommand;
-use switchboard_definitions::event_loop::try_run_blocking;
+use switchboard_wire::event_loop::try_run_blocking;
 use switchboard_wire::framing::Decoder;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;

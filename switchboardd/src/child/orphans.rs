@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use switchboard_definitions::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 
-use super::clearing::{KillSequence, real_now};
-use super::process_tree::{Process, child_ids_of_first_thread, children_of, family_now};
 use crate::system::processes;
+use switchboard_guard::kill_sequence::{KillSequence, real_now};
+use switchboard_guard::process_tree::{Process, child_ids_of_first_thread, children_of, family_now};
 
 const GRACE: Duration = Duration::from_millis(300);
 

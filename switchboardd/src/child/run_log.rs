@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use switchboard_definitions::event_loop::{may_block, run_blocking_detached};
 use switchboard_definitions::files::replace;
+use switchboard_wire::event_loop::{may_block, run_blocking_detached};
 use switchboard_wire::runtime_paths::private_folder;
 
-use super::clearing::{KillSequence, real_now};
-use super::process_tree::{Process, all, family_now};
+use switchboard_guard::container::stop_container;
+use switchboard_guard::kill_sequence::{KillSequence, real_now};
+use switchboard_guard::process_tree::{Process, all, family_now};
 
 /// The environment variable that marks a child and its descendants.
 pub(super) const RUN_VARIABLE: &str = "SWITCHBOARD_RUN";
@@ -38,9 +39,6 @@ const CONTINUE: Duration = Duration::from_secs(5);
 
 /// A process that cannot be killed in this time is left for the next start.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Size limit of a container id file: the id, and a line break or two.
-const MAX_CONTAINER_ID: u64 = 128;
 
 #[derive(Debug)]
 pub struct RunLog {
@@ -217,7 +215,11 @@ impl StaleRuns {
         if self.marks.is_empty() {
             return;
         }
-        self.notes_in(&self.containers).iter().for_each(|note| stop_container(note));
+        for note in self.notes_in(&self.containers) {
+            if let Err(why) = stop_container(&note) {
+                tracing::warn!(target: "ledger", "{why}");
+            }
+        }
         if self.clear() {
             for note in self.notes_in(&self.guards) {
                 let _ = fs::remove_file(note);
@@ -326,75 +328,9 @@ fn processes_with_marks(marks: &[impl AsRef<str>]) -> Vec<Process> {
     all().into_iter().filter(|process| !process.zombie && process.id != me && carries(process)).collect()
 }
 
-/// Stops the container of a note, with the program that started it.
-#[expect(clippy::disallowed_methods, reason = "a container is stopped by its own program")]
-pub(super) fn stop_container(note: &Path) {
-    let text = fs::read_to_string(note).unwrap_or_default();
-    let Some((program, file)) = text.split_once('\n') else { return };
-    if let Some(id) = container_id(Path::new(file)) {
-        let stopped = std::process::Command::new(program)
-            .args(["stop", "-t", "1", &id])
-            .stdin(std::process::Stdio::null())
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
-            .status();
-        if let Err(error) = stopped {
-            tracing::warn!(target: "ledger", "container {id} could not be stopped: {error}");
-        }
-    }
-    remove_container_id(Path::new(file));
-    let _ = fs::remove_file(note);
-}
-
-/// Removes a file with a container id. A definition may name any file, so files with other content stay.
-pub(super) fn remove_container_id(file: &Path) {
-    if container_id(file).is_some() {
-        let _ = fs::remove_file(file);
-    }
-}
-
-/// The id in a file that an engine wrote: a regular file of this user with 64 hexadecimal digits.
-fn container_id(file: &Path) -> Option<String> {
-    let meta = fs::symlink_metadata(file).ok()?;
-    let is_ours = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
-    if !is_ours || meta.len() > MAX_CONTAINER_ID {
-        return None;
-    }
-    let text = fs::read_to_string(file).ok()?;
-    let id = text.trim();
-    (id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_container_id_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let id = "0123456789abcdef".repeat(4);
-        let is_left = |name: &str| {
-            let path = folder.path().join(name);
-            remove_container_id(&path);
-            fs::symlink_metadata(path).is_ok()
-        };
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        write("id", &id);
-        write("line", &format!("{id}\n"));
-        write("keys", "ssh-ed25519 AAAA me@here\n");
-        write("empty", "");
-        write("short", &id[1..]);
-        write("word", &format!("{}z", &id[1..]));
-        write("long", &format!("{id}{}", " ".repeat(100)));
-        write("behind", &id);
-        std::os::unix::fs::symlink(folder.path().join("behind"), folder.path().join("link")).unwrap();
-        fs::create_dir(folder.path().join("folder")).unwrap();
-        assert!(!is_left("id") && !is_left("line"));
-        for name in ["keys", "empty", "short", "word", "long", "link", "folder"] {
-            assert!(is_left(name), "{name}");
-        }
-        assert!(folder.path().join("behind").exists());
-    }
 
     #[test]
     #[cfg(target_os = "linux")]

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use switchboard_wire::runtime_paths::private_folder;
 
 use switchboard_definitions::definition::ResolvedCommand;
-use switchboard_definitions::event_loop::may_block;
 use switchboard_definitions::files::state::check_child_folder;
+use switchboard_wire::event_loop::may_block;
 
 /// Runners, the subcommands that make them runners, and the kind, whose directory they share.
 const RUNNERS: [(&str, &[&str], RunnerKind); 9] = [

@@ -5,7 +5,6 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,20 +15,22 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use switchboard_definitions::definition::ResolvedCommand;
-use switchboard_definitions::event_loop::{may_block, run_blocking};
 use switchboard_definitions::files::state::check_child_folder;
+use switchboard_guard::container::{remove_container_id, stop_container};
+use switchboard_guard::order::GuardOrder;
+use switchboard_guard::process_tree::Process;
+use switchboard_wire::event_loop::{may_block, run_blocking};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep};
 
-use super::guard::order::GuardOrder;
-use super::process_tree::Process;
-use super::run_log::{GuardNote, RUN_VARIABLE, Role, RunLog, remove_container_id, stop_container};
+use super::run_log::{GuardNote, RUN_VARIABLE, Role, RunLog};
 use super::runner::{self, Runners};
 use super::{ChildError, StartDeps};
 use crate::system::environment::ChildEnvironment;
 use crate::system::processes::{self, RegisteredProcess};
+use crate::system::programs;
 
 /// Container engines whose `run` starts a container.
 const CONTAINERS: [&str; 2] = ["docker", "podman"];
@@ -105,8 +106,9 @@ pub(super) async fn spawn(
         .map_err(|error| failed(error.into()))?;
     pass_input(&control, &child_stdin.into_blocking_fd().map_err(failed)?).map_err(failed)?;
 
-    let mut command = guard_command(note.as_ref());
+    let mut command = programs::GUARD.command();
     command
+        .args(note.as_ref().map(GuardNote::file))
         .env_clear()
         .envs(variables.iter())
         .envs(filled.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))))
@@ -119,7 +121,8 @@ pub(super) async fn spawn(
         command.env_remove(name);
     }
     command.envs(runner.into_iter().flat_map(|runner| runner.env));
-    let (process, ours) = processes::start(&mut command.into()).map_err(failed)?;
+    let (process, ours) = processes::start(&mut command.into())
+        .map_err(|error| ChildError::Spawn { why: start_failure(&error, filled.working_dir()) })?;
     // Noted before the guard starts the child.
     let note = add_to_note(note, Role::Guard, process.id()).await;
 
@@ -171,6 +174,14 @@ fn prepare(
     Ok(PreparedStart { program, order, runner, note: run_log.note_guard() })
 }
 
+/// Why a guard could not be started. The system reports a missing directory as it does a missing program.
+fn start_failure(error: &std::io::Error, directory: &Path) -> String {
+    if directory.is_dir() {
+        return programs::GUARD.explain(error);
+    }
+    format!("its directory `{}`: {error}", directory.display())
+}
+
 /// Adds a process to the note of its guard.
 async fn add_to_note(note: Option<GuardNote>, role: Role, pid: Option<u32>) -> Option<GuardNote> {
     let (note, pid) = (note?, pid?);
@@ -179,17 +190,6 @@ async fn add_to_note(note: Option<GuardNote>, role: Role, pid: Option<u32>) -> O
         Some(note)
     })
     .await
-}
-
-#[expect(clippy::disallowed_methods, reason = "the one place where the daemon starts a child's guard")]
-fn guard_command(note: Option<&GuardNote>) -> std::process::Command {
-    // Not by its path: the binary there may have been replaced or removed.
-    let mut command = std::process::Command::new("/proc/self/exe");
-    if cfg!(not(target_os = "linux")) {
-        command = std::process::Command::new(std::env::current_exe().unwrap_or_default());
-    }
-    command.arg0("switchboardd").arg("--guard").args(note.map(GuardNote::file));
-    command
 }
 
 /// The order for the guard.
@@ -206,7 +206,7 @@ fn guard_order(program: &Path, found: &Path, filled: &ResolvedCommand, run_log: 
         name: (found != program).then(|| found.to_owned()),
         container,
         files: switchboard_definitions::files::soft_limit_before(),
-        core: crate::system::unreadable::cores_before(),
+        core: switchboard_guard::memory::cores_before(),
         args,
     }
 }
@@ -268,12 +268,12 @@ pub fn program(filled: &ResolvedCommand, variables: &ChildEnvironment) -> Result
         })
 }
 
-/// Whether it is this binary, or the shim next to it, under whatever name.
+/// Whether it is a program of Switchboard, under whatever name.
 fn is_own_binary(program: &Path) -> bool {
-    let (Ok(ours), Ok(program)) = (std::env::current_exe(), program.canonicalize()) else { return false };
-    [ours.with_file_name("switchboard"), ours]
+    let (ours, Ok(program)) = (programs::own_binary(), program.canonicalize()) else { return false };
+    ["switchboard", "switchboardd", "switchboard-ctl", "switchboard-guard"]
         .iter()
-        .any(|known| known.canonicalize().is_ok_and(|known| known == program))
+        .any(|name| ours.with_file_name(name).canonicalize().is_ok_and(|known| known == program))
 }
 
 fn is_executable(file: &Path) -> bool {
@@ -290,6 +290,17 @@ impl Guard {
         let report = self.reports.next_line().await.ok().flatten().unwrap_or_default();
         if let Some(pid) = report.strip_prefix("pid ").and_then(|pid| pid.parse().ok()) {
             return Ok(pid);
+        }
+        if let Some(version) = report.strip_prefix("version ") {
+            let guard = programs::GUARD.path();
+            // An upgrade may have installed the right one since.
+            run_blocking(|| programs::GUARD.open()).await;
+            let why = format!(
+                "`{}` is version {version} and this daemon {}; install both from one release",
+                guard.display(),
+                switchboard_guard::VERSION,
+            );
+            return Err(ChildError::Spawn { why });
         }
         let why = match report.strip_prefix("failed ").and_then(|code| code.parse().ok()) {
             Some(code) => std::io::Error::from_raw_os_error(code).to_string(),
@@ -331,8 +342,8 @@ impl Guard {
         }
         let (note, container) = (self.note.take(), self.container.take().filter(|_| done.is_none()));
         run_blocking(move || {
-            if let Some(container) = container {
-                stop_container(&container);
+            if let Some(Err(why)) = container.as_deref().map(stop_container) {
+                tracing::warn!(target: "ledger", "{why}");
             }
             drop(note);
         })

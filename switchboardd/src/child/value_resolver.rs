@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 use switchboard_definitions::definition::{
     Launch, LaunchCommand, Remote, ResolvedCommand, ResolvedLaunch, ResolvedRemote,
 };
-use switchboard_definitions::event_loop::run_blocking;
 use switchboard_definitions::expand::{MissingVariable, PlaceholderValues, Template};
 use switchboard_definitions::trust::view::{ValueSource, ValueSources};
+use switchboard_wire::event_loop::run_blocking;
 
 use crate::child::program;
 use crate::child::remote::{address, is_loopback};

@@ -2,19 +2,24 @@
 //! spans, which are counted.
 
 mod otlp_metrics;
+mod tls;
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode};
 use switchboard_wire::backoff::Backoff;
+use switchboard_wire::event_loop::run_blocking;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::child::remote::{is_loopback, root_cause};
 use crate::observe::telemetry::message::{FieldValue, attribute, field, message};
-use crate::observe::telemetry::settings::{ExportTarget, OtlpEncoding, TelemetrySettings};
+use crate::observe::telemetry::settings::{ExportTarget, OtlpEncoding, TelemetrySettings, TlsFiles};
 use crate::observe::telemetry::spans::{self, Spans};
 use crate::state::Daemon;
 use crate::system::environment::ChildEnvironment;
@@ -157,6 +162,9 @@ impl OtlpExporter {
             OtlpEncoding::Json => "application/json",
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if target.gzip {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
         Self { daemon: daemon.clone(), target, headers, what, client: None, fails: false }
     }
 
@@ -167,6 +175,7 @@ impl OtlpExporter {
             OtlpEncoding::Json => body.json(),
         }
         .into();
+        let body = if self.target.gzip { run_blocking(move || compressed(&body)).await } else { body };
         let mut backoff = Backoff::new(FIRST_PAUSE, Duration::MAX);
         for last in (0..MAX_ATTEMPTS).map(|number| number + 1 == MAX_ATTEMPTS) {
             let refused = match self.try_once(body.clone()).await {
@@ -199,6 +208,10 @@ impl OtlpExporter {
             let client = self.client().await?;
             let request = client.post(self.target.url.clone()).headers(self.headers.clone()).body(body);
             let answer = request.send().await;
+            if answer.is_err() && self.target.tls != TlsFiles::default() {
+                // The next attempt reads the certificates again: they may have been replaced.
+                self.client = None;
+            }
             let status =
                 answer.map_err(|error| ExportError { why: root_cause(&error), later: true })?.status();
             if status.is_success() {
@@ -226,15 +239,22 @@ impl OtlpExporter {
         let services = &self.daemon.services;
         // A local collector needs neither a proxy nor certificates, so no login shell.
         let is_near = is_loopback(&self.target.url) && self.target.url.scheme() == "http";
+        let later = |why: String| ExportError { why, later: true };
         let client = if is_near {
             services.http_clients.client(&self.target.url, &ChildEnvironment::default()).await
         } else {
-            services
-                .http_clients
-                .client(&self.target.url, &services.value_resolver.shell_environment().await.variables)
-                .await
+            let shell = services.value_resolver.shell_environment().await;
+            if self.target.tls != TlsFiles::default() {
+                let client = tls::client(&self.target.tls, &shell.variables).await.map_err(later)?;
+                // As below.
+                if services.value_resolver.has_shell() {
+                    self.client = Some(client.clone());
+                }
+                return Ok(client);
+            }
+            services.http_clients.client(&self.target.url, &shell.variables).await
         };
-        let client = client.map_err(|error| ExportError { why: error.to_string(), later: true })?;
+        let client = client.map_err(|error| later(error.to_string()))?;
         // Without the login shell's environment the proxy may be missing: then the client is not cached.
         if is_near || services.value_resolver.has_shell() {
             self.client = Some(client.clone());
@@ -249,4 +269,10 @@ impl OtlpExporter {
         let path = switchboard_definitions::mask::masked_path(url.path());
         format!("{}://{}{port}{path}", url.scheme(), url.host_str().unwrap_or_default())
     }
+}
+
+fn compressed(body: &[u8]) -> bytes::Bytes {
+    let mut out = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
+    let whole = out.write_all(body).and_then(|()| out.finish());
+    whole.expect("BUG: memory takes every write").into()
 }

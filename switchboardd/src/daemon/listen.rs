@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
-use switchboard_definitions::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 use switchboard_wire::peer;
 use switchboard_wire::runtime_paths::RuntimePaths;
 use tokio::net::{TcpListener, UnixListener};
@@ -208,7 +208,7 @@ pub(super) fn identity(path: &Path) -> Option<SocketId> {
 }
 
 /// Removes an old socket. Anything else is not ours and stays.
-pub(crate) fn remove_dead_socket(path: &Path) -> Result<(), Fatal> {
+pub fn remove_dead_socket(path: &Path) -> Result<(), Fatal> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => Err(Fatal::Listen(format!(
             "`{}` is there and is no socket; choose another path or remove it",

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use switchboard_definitions::config::personal_file;
 use switchboard_wire::runtime_paths::RuntimePaths;
 
+use super::command_line::ServeArgs;
 use super::fatal::Fatal;
-use crate::args::Args;
 
 pub fn home() -> Result<PathBuf, Fatal> {
     std::env::home_dir().filter(|home| home.is_absolute()).ok_or(Fatal::NoHome)
@@ -21,14 +21,14 @@ pub fn state_folder(home: &Path) -> PathBuf {
 }
 
 /// The config file that was named, or the personal one.
-pub fn config_file(args: &Args, home: &Path) -> PathBuf {
+pub fn config_file(args: &ServeArgs, home: &Path) -> PathBuf {
     let named = args.config.as_ref().and_then(|file| std::path::absolute(file).ok());
     named.unwrap_or_else(|| personal_file(home))
 }
 
 /// Config file and state folder, for commands: those of the running daemon, which may have been started in
 /// another environment; else those that a daemon started from here would use.
-pub fn files_in_use(args: &Args, home: &Path) -> (PathBuf, PathBuf) {
+pub fn files_in_use(args: &ServeArgs, home: &Path) -> (PathBuf, PathBuf) {
     let running = running(&runtime_paths(args, home));
     let of_daemon = |key: &str| running.as_ref().and_then(|told| told[key].as_str()).map(PathBuf::from);
     let config = match &args.config {
@@ -47,7 +47,7 @@ pub fn running(paths: &RuntimePaths) -> Option<serde_json::Value> {
 }
 
 /// The paths next to the named socket, else this user's.
-pub fn runtime_paths(args: &Args, home: &Path) -> RuntimePaths {
+pub fn runtime_paths(args: &ServeArgs, home: &Path) -> RuntimePaths {
     match &args.socket {
         Some(socket) => RuntimePaths::beside(&std::path::absolute(socket).unwrap_or_else(|_| socket.clone())),
         None => RuntimePaths::of_user(home),
@@ -56,14 +56,14 @@ pub fn runtime_paths(args: &Args, home: &Path) -> RuntimePaths {
 
 /// Like `runtime_paths`, but with the socket of the running daemon, if there is one: it may have been started
 /// with another runtime directory.
-pub fn runtime_paths_in_use(args: &Args, home: &Path) -> RuntimePaths {
+pub fn runtime_paths_in_use(args: &ServeArgs, home: &Path) -> RuntimePaths {
     let mut paths = runtime_paths(args, home);
     paths.socket = paths.socket_in_use();
     paths
 }
 
 /// The directories trusted on the command line. One that does not exist is an error.
-pub fn trust_roots(args: &Args) -> Result<Vec<PathBuf>, Fatal> {
+pub fn trust_roots(args: &ServeArgs) -> Result<Vec<PathBuf>, Fatal> {
     let real = |root: &PathBuf| {
         root.canonicalize()
             .map_err(|error| Fatal::Io { what: format!("`--trust-root {}`", root.display()), error })

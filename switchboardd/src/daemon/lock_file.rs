@@ -11,7 +11,7 @@ use switchboard_wire::hop::HOP;
 use switchboard_wire::runtime_paths::RuntimePaths;
 
 use super::fatal::Fatal;
-use crate::child::process_tree::Process;
+use switchboard_guard::process_tree::Process;
 
 /// A draining daemon holds its lock no longer than this.
 const DAEMON_LOCK_TIMEOUT: Duration = Duration::from_secs(20);

@@ -19,7 +19,7 @@ pub use crate::child::{
     ChildExit, InMemoryPrograms, InMemoryRun, InMemoryStart, PipeReader, PipeWriter, TermSignal,
 };
 pub use crate::http::{Listener, MemoryConnector, MemoryListener, Peer, PeerAddress};
-pub use switchboard_definitions::event_loop::Simulation;
+pub use switchboard_wire::event_loop::Simulation;
 
 use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
 

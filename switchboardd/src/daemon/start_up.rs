@@ -2,36 +2,38 @@
 //! daemon's state, and serves until a signal, the service manager or an upgrade stops it.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_definitions::config::{Config, ConfigOwner, LastGood, UsableConfig};
 use switchboard_definitions::document::Problem;
-use switchboard_definitions::event_loop::{run_blocking, try_run_blocking};
+use switchboard_guard::memory::protect_memory;
+use switchboard_wire::event_loop::try_run_blocking;
 use switchboard_wire::hop::Draining;
 use switchboard_wire::runtime_paths::RuntimePaths;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::collector::Telemetry;
+use super::command_line::ServeArgs;
 use super::fatal::Fatal;
+use super::file_checks::{CHECK_INTERVAL, FileChecks};
 use super::listen::{self, BoundSockets, HandoverSocket};
 use super::locations::{config_file, home, runtime_paths, state_folder, trust_roots};
 use super::notify::SdNotify;
 use super::signals::{Signals, reload_on_hangup};
 use super::{Stop, lock_file, run, successor, token};
-use crate::args::Args;
 use crate::catalog::layer::Locations;
 use crate::child::RunLog;
 use crate::observe::telemetry;
 use crate::reload::Reloader;
 use crate::state::daemon_info::DaemonInfo;
 use crate::state::{Daemon, Phase};
+use crate::system::logging;
 
 /// How long clearing up waits, so that the first answers go out before it.
 const SWEEP_DELAY: Duration = Duration::from_millis(100);
-/// How often the daemon checks that its socket can still be found.
-const SOCKET_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// While it is held, no other process starts a daemon at these paths.
 pub async fn start_lock(paths: &RuntimePaths) -> Result<std::fs::File, Fatal> {
@@ -41,23 +43,40 @@ pub async fn start_lock(paths: &RuntimePaths) -> Result<std::fs::File, Fatal> {
 }
 
 /// Writes why the daemon failed to where the shim that started it looks: the daemon has no standard error.
-pub fn write_failure_file(args: &Args, fatal: &Fatal) {
+fn write_failure_file(args: &ServeArgs, fatal: &Fatal) {
     let Ok(home) = home() else { return };
     let words = format!("{}\n{fatal}", std::process::id());
     // Without the folder, no shim is waiting.
     let _ = switchboard_definitions::files::replace(&runtime_paths(args, &home).failure, words.as_bytes());
 }
 
-/// Runs the daemon, from the command line to its end.
-pub async fn serve(args: &Args) -> Result<(), Fatal> {
-    crate::system::unreadable::protect_memory();
+/// Runs the daemon as a process, with its log.
+pub async fn main(args: &ServeArgs) -> ExitCode {
+    let state = home().map(|home| state_folder(&home)).unwrap_or_default();
+    logging::init(args.log_format, &state);
+    let exit = match serve(args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fatal) => {
+            tracing::error!(target: "daemon", "{fatal}");
+            write_failure_file(args, &fatal);
+            ExitCode::FAILURE
+        }
+    };
+    logging::flush();
+    exit
+}
+
+async fn serve(args: &ServeArgs) -> Result<(), Fatal> {
+    if let Err(error) = protect_memory() {
+        tracing::warn!(target: "daemon", "others of this user can read the memory of this process: {error}");
+    }
     switchboard_definitions::files::raise_limit();
     let (sd_notify, binary) = (SdNotify::from_env(), successor::Binary::of_this_process());
     let Claim { home, config_file, state, paths, bound, identity, lock } = Claim::obtain(args).await?;
     let (config, problems) = usable_config(&config_file, &state);
     let listen = args.listen.clone().unwrap_or_else(|| config.http.listen.clone());
     let (token, bound) = TcpToken::obtain(&state, bound, &listen)?;
-    announce(&paths, &bound, &token.file, &config_file);
+    write_daemon_file(&paths, &bound, &token.file, &config_file);
     let (run_log, swept) = adopt_and_sweep(&paths);
     let locations = Locations::new(&home, &state, &trust_roots(args)?);
     let env_file = config.folder.join("env");
@@ -73,10 +92,19 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let listeners = bound.open().map_err(io("the sockets cannot be served".to_owned()))?;
     // Signals are caught before readiness is reported: the manager may send one right after it.
     let signals = Signals::catch();
-    let displaced = wait_displaced(&paths, identity);
+    let checks = FileChecks::every(CHECK_INTERVAL);
+    let displaced = wait_displaced(&paths, identity, &checks);
     let idle = args.idle_exit.map(Duration::from_secs);
-    let service =
-        ServiceProcess { daemon: daemon.clone(), reloader, handover_sockets, sd_notify, binary, idle };
+    let checks = checks.clone();
+    let service = ServiceProcess {
+        daemon: daemon.clone(),
+        reloader,
+        handover_sockets,
+        sd_notify,
+        binary,
+        checks,
+        idle,
+    };
     let successor = service.run(listeners, signals, displaced).await;
     // Otherwise the run log stays, and the next daemon clears what is left.
     if daemon.services.registry.all().is_empty() && swept.is_finished() {
@@ -105,7 +133,7 @@ struct Claim {
 }
 
 impl Claim {
-    async fn obtain(args: &Args) -> Result<Self, Fatal> {
+    async fn obtain(args: &ServeArgs) -> Result<Self, Fatal> {
         let home = home()?;
         let config_file = config_file(args, &home);
         if args.config.is_some() && !config_file.exists() {
@@ -178,7 +206,7 @@ impl TcpToken {
 }
 
 /// Writes the daemon's addresses to its file and to the log.
-fn announce(paths: &RuntimePaths, bound: &BoundSockets, token_file: &Path, config_file: &Path) {
+fn write_daemon_file(paths: &RuntimePaths, bound: &BoundSockets, token_file: &Path, config_file: &Path) {
     let address = bound.address();
     if let Err(error) = lock_file::write_daemon_file(paths, address, token_file, config_file) {
         tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", paths.daemon_file.display());
@@ -218,7 +246,7 @@ fn publish_addresses(
         token_file: token.file,
         state,
         program: std::env::current_exe().ok(),
-        log: crate::system::logging::destination(),
+        log: logging::destination(),
     });
 }
 
@@ -257,6 +285,7 @@ struct ServiceProcess {
     handover_sockets: Vec<HandoverSocket>,
     sd_notify: SdNotify,
     binary: Option<successor::Binary>,
+    checks: FileChecks,
     /// The daemon stops after it was idle for this time.
     idle: Option<Duration>,
 }
@@ -315,7 +344,7 @@ impl ServiceProcess {
                 tracing::info!(target: "daemon", "nobody here for a while");
                 daemon.shutdown.drain(Draining::Restart);
             }
-            () = successor::is_due(daemon, self.binary.as_ref()) => {
+            () = successor::is_due(daemon, self.binary.as_ref(), &self.checks) => {
                 daemon.shutdown.drain(Draining::Restart);
                 return true;
             }
@@ -326,17 +355,12 @@ impl ServiceProcess {
 
 /// Resolves when clients no longer find this daemon, because its socket was removed or replaced. Never, if
 /// the socket was not at this path at start (another one was handed over).
-async fn wait_displaced(paths: &RuntimePaths, identity: Option<listen::SocketId>) {
+async fn wait_displaced(paths: &RuntimePaths, identity: Option<listen::SocketId>, checks: &FileChecks) {
     if identity.is_none() {
         return std::future::pending().await;
     }
-    let socket = || {
-        let socket = paths.socket.clone();
-        run_blocking(move || listen::identity(&socket))
-    };
-    while socket().await == identity {
-        tokio::time::sleep(SOCKET_CHECK_INTERVAL).await;
-    }
+    let socket = paths.socket.clone();
+    checks.until(move || listen::identity(&socket) != identity).await;
     tracing::warn!(target: "daemon", "`{}` is no longer ours", paths.socket.display());
 }
 
@@ -382,20 +406,22 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(6), idle).await.unwrap().unwrap();
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_replaced_socket_is_noticed() {
+        let checks = FileChecks::every(Duration::from_millis(5));
+        let a_while = Duration::from_millis(100);
         let folder = tempfile::tempdir().unwrap();
         let paths = RuntimePaths::beside(&folder.path().join("s"));
         let _first = std::os::unix::net::UnixListener::bind(&paths.socket).unwrap();
         let identity = listen::identity(&paths.socket);
-        let displaced = wait_displaced(&paths, identity);
+        let displaced = wait_displaced(&paths, identity, &checks);
         tokio::pin!(displaced);
-        assert!(tokio::time::timeout(SOCKET_CHECK_INTERVAL * 3, &mut displaced).await.is_err());
+        assert!(tokio::time::timeout(a_while, &mut displaced).await.is_err());
         std::fs::remove_file(&paths.socket).unwrap();
         let _second = std::os::unix::net::UnixListener::bind(&paths.socket).unwrap();
-        tokio::time::timeout(SOCKET_CHECK_INTERVAL * 2, displaced).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(10), displaced).await.unwrap();
         // No socket at this path from the start: another one was handed over.
-        let never = wait_displaced(&paths, None);
-        assert!(tokio::time::timeout(SOCKET_CHECK_INTERVAL * 3, never).await.is_err());
+        let never = wait_displaced(&paths, None, &checks);
+        assert!(tokio::time::timeout(a_while, never).await.is_err());
     }
 }

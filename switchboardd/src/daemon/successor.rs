@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
-use switchboard_definitions::event_loop::{may_block, run_blocking};
+use switchboard_wire::event_loop::{may_block, run_blocking};
 
+use super::file_checks::{CHECK_INTERVAL, FileChecks};
 use super::listen::HandoverSocket;
 use crate::state::{Daemon, Successor};
+use crate::system::programs::GUARD;
 
-/// How often the binary is checked. If two checks agree, it is no longer being written.
-const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a new binary may take to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Above the descriptors that are usually open.
@@ -73,24 +73,45 @@ impl Binary {
     }
 
     /// The file at the path, if it is another one.
-    fn replacement(&self) -> Option<(FileVersion, Metadata)> {
+    fn replacement(&self) -> Option<(Replacement, Metadata)> {
         may_block();
         let meta =
             std::fs::metadata(&self.path).ok().filter(|meta| meta.is_file() && meta.mode() & 0o100 != 0)?;
-        let found = FileVersion::of(&meta);
-        (found != self.running).then_some((found, meta))
+        let guard = std::fs::metadata(guard_of(&self.path)).ok();
+        let found =
+            Replacement { binary: FileVersion::of(&meta), guard: guard.as_ref().map(FileVersion::of) };
+        (found.binary != self.running).then_some((found, meta))
     }
+}
+
+/// A new binary and the guard beside it: an upgrade replaces one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Replacement {
+    binary: FileVersion,
+    guard: Option<FileVersion>,
+}
+
+/// The guard that belongs to a binary.
+fn guard_of(binary: &Path) -> PathBuf {
+    let real = binary.canonicalize().unwrap_or_else(|_| binary.to_owned());
+    real.with_file_name(GUARD.name())
 }
 
 /// Resolves when there is a new binary and the daemon can hand over. Records the successor in the daemon's
 /// state.
-pub(super) async fn is_due(daemon: &Arc<Daemon>, binary: Option<&Binary>) {
+pub(super) async fn is_due(daemon: &Arc<Daemon>, binary: Option<&Binary>, checks: &FileChecks) {
     let Some(binary) = binary else { return std::future::pending().await };
     let mut before = None;
     let mut judged = None;
     let mut total = daemon.shutdown.total_requests();
     loop {
-        tokio::time::sleep(CHECK_INTERVAL).await;
+        let look = binary.clone();
+        if before.is_none() {
+            checks.until(move || look.replacement().is_some()).await;
+        } else {
+            tokio::time::sleep(CHECK_INTERVAL).await;
+        }
+        // If two looks agree, it is no longer being written.
         let look = binary.clone();
         let found = run_blocking(move || look.replacement()).await;
         let identity = found.as_ref().map(|(identity, _)| *identity);
@@ -120,7 +141,7 @@ pub(super) async fn is_due(daemon: &Arc<Daemon>, binary: Option<&Binary>) {
 /// Whether a binary may take over.
 async fn judge(path: &Path, meta: &Metadata) -> Successor {
     let version = match switchboard_definitions::files::is_ours_alone(meta) {
-        Ok(()) => version(path).await,
+        Ok(()) => matching_version(path).await,
         Err(why) => Err(why),
     };
     let shown = path.display();
@@ -139,8 +160,28 @@ async fn judge(path: &Path, meta: &Metadata) -> Successor {
     Successor { binary: path.to_owned(), version, problem }
 }
 
-/// The version that a binary prints: one that cannot run is rejected before the daemon hands over.
-async fn version(path: &Path) -> Result<String, String> {
+/// The version of a binary, if the guard beside it has the same one.
+async fn matching_version(path: &Path) -> Result<String, String> {
+    let daemon = version(path, "switchboard").await?;
+    let file = path.to_owned();
+    let (guard, meta) = run_blocking(move || {
+        let guard = guard_of(&file);
+        let meta = std::fs::metadata(&guard);
+        (guard, meta)
+    })
+    .await;
+    let meta = meta.map_err(|error| format!("`{}`: {error}", guard.display()))?;
+    switchboard_definitions::files::is_ours_alone(&meta)
+        .map_err(|why| format!("`{}`: {why}", guard.display()))?;
+    match version(&guard, GUARD.name()).await {
+        Ok(found) if found == daemon => Ok(daemon),
+        Ok(found) => Err(format!("`{}` is version {found}, and the new daemon {daemon}", guard.display())),
+        Err(why) => Err(format!("`{}`: {why}", guard.display())),
+    }
+}
+
+/// The version that a program prints after its name: one that cannot run is rejected before the daemon hands over.
+async fn version(path: &Path, name: &str) -> Result<String, String> {
     let mut command = tokio::process::Command::from(command(path));
     command.arg("--version").env_clear().stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let said = match tokio::time::timeout(VERSION_TIMEOUT, command.output()).await {
@@ -150,8 +191,8 @@ async fn version(path: &Path) -> Result<String, String> {
         Err(_) => return Err(format!("it did not say its version within {} s", VERSION_TIMEOUT.as_secs())),
     };
     match said.trim().split_once(' ') {
-        Some(("switchboard", version)) => Ok(version.to_owned()),
-        _ => Err("it is no switchboardd".to_owned()),
+        Some((found, version)) if found == name => Ok(version.to_owned()),
+        _ => Err(format!("it does not say `{name}` and its version")),
     }
 }
 
@@ -167,7 +208,7 @@ pub(super) fn exec_successor(binary: &Binary, kept: &[HandoverSocket]) -> io::Er
         }
     }
     switchboard_definitions::files::lower_limit();
-    crate::system::unreadable::restore_core_limit();
+    switchboard_guard::memory::restore_core_limit();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut command = command(&binary.path);
     command
@@ -210,7 +251,11 @@ mod tests {
     use super::*;
 
     fn program(folder: &Path, script: &str) -> PathBuf {
-        let path = folder.join("switchboardd");
+        install(folder, "switchboardd", script)
+    }
+
+    fn install(folder: &Path, name: &str, script: &str) -> PathBuf {
+        let path = folder.join(name);
         let draft = folder.join("draft");
         fs::write(&draft, script).unwrap();
         fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
@@ -226,7 +271,10 @@ mod tests {
         let binary = Binary { path: path.clone(), running };
         assert!(binary.replacement().is_none());
         program(folder.path(), "two");
-        assert!(binary.replacement().is_some());
+        let (before, _) = binary.replacement().unwrap();
+        install(folder.path(), "switchboard-guard", "two");
+        let (after, _) = binary.replacement().unwrap();
+        assert_ne!(before, after, "the guard follows later");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(binary.replacement().is_none(), "half installed");
         fs::remove_file(&path).unwrap();
@@ -236,9 +284,11 @@ mod tests {
     #[tokio::test]
     async fn only_a_binary_that_runs_and_is_ours_takes_over() {
         let folder = tempfile::tempdir().unwrap();
+        install(folder.path(), "switchboard-guard", "#!/bin/sh\necho switchboard-guard 9.8.7\n");
         for (script, expected) in [
             ("#!/bin/sh\necho switchboard 9.8.7\n", Ok("9.8.7")),
-            ("#!/bin/sh\necho something else\n", Err("no switchboardd")),
+            ("#!/bin/sh\necho switchboard 9.8.8\n", Err("is version 9.8.7, and the new daemon 9.8.8")),
+            ("#!/bin/sh\necho something else\n", Err("does not say `switchboard`")),
             ("#!/bin/sh\nexit 3\n", Err("exit status: 3")),
             ("#!/no/such/interpreter\n", Err("cannot be run")),
         ] {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use switchboard_wire::runtime_paths::private_folder;
 
-use switchboard_definitions::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 
 pub(super) const TOKEN_BYTES: usize = 32;
 

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
-use switchboard_definitions::event_loop::run_blocking;
 use switchboard_definitions::trust::view::{ShownValues, View};
 use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
+use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::oneshot;
@@ -29,7 +29,7 @@ const NEVER: &str = "never";
 
 /// What the question was about when it was asked: the user allows exactly what was shown.
 struct ConsentQuestion {
-    definition: Definition,
+    definition: Arc<Definition>,
     /// Includes the program that was found for it.
     launch: Launch,
     host: String,
@@ -76,7 +76,7 @@ struct ConsentRequest {
     daemon: Arc<Daemon>,
     session: Arc<Session>,
     caller: Arc<Caller>,
-    definition: Definition,
+    definition: Arc<Definition>,
     waiting: Launch,
     before: Option<Launch>,
 }
@@ -92,7 +92,7 @@ impl ConsentRequest {
             remote => (remote, None),
         };
         // Ask once per session for each version of a server and each program that was found for it.
-        let Definition { file, name, .. } = &self.definition;
+        let Definition { file, name, .. } = &*self.definition;
         if !self.session.may_ask(&format!("{file:?} {name:?} {} {program:?}", launch.digest())) {
             return None;
         }
@@ -172,8 +172,8 @@ async fn note(daemon: &Arc<Daemon>, asked: ConsentQuestion, decision: Option<&st
     let allows = verdict != Decision::Deny;
     let by = format!("a person in {:?}, asked there", asked.host);
     let record = TrustRecord { verdict, at: switchboard_definitions::time::utc(SystemTime::now()), by };
-    let (store, Definition { file, name, .. }) =
-        (daemon.workspace_loader.locations.trust.clone(), asked.definition);
+    let (store, definition) = (daemon.workspace_loader.locations.trust.clone(), asked.definition);
+    let (file, name) = (definition.file.clone(), definition.name.clone());
     let (shown, child) = (file.display().to_string(), name.clone());
     match run_blocking(move || store.record(&file, &name, record)).await {
         Ok(()) => {

@@ -2,6 +2,7 @@
 //! results must contain the new name too.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use memchr::memmem;
 use serde_json::value::RawValue;
@@ -12,6 +13,9 @@ use switchboard_wire::raw::Raw;
 use crate::catalog::Catalog;
 use crate::suite::SuiteReply;
 
+/// Finds the key of every member that holds a URI.
+static URI_KEY: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"\"uri\""));
+
 /// Rewrites the renamed URIs in a reply of `child`; every other byte stays.
 pub(super) fn rewrite_uris(catalog: &Catalog, child: &str, said: SuiteReply) -> SuiteReply {
     let body = match &said {
@@ -20,7 +24,7 @@ pub(super) fn rewrite_uris(catalog: &Catalog, child: &str, said: SuiteReply) -> 
         SuiteReply::Error(_) | SuiteReply::NeedsInput(_) => return said,
     };
     // Fast path: most results contain no URI.
-    if memmem::find(body, b"\"uri\"").is_none() {
+    if URI_KEY.find(body).is_none() {
         return said;
     }
     let merged = catalog.offers();

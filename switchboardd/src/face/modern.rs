@@ -1,5 +1,6 @@
 //! Answers the requests of modern hosts, each of which is self-contained.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use switchboard_mcp::client_capabilities::ClientCapabilities;
@@ -138,7 +139,8 @@ impl ModernRequest<'_> {
         let id = self.request.id.get();
         let result = match said {
             SuiteReply::Child(answer) if answer.era == ProtocolEra::Modern => return Ok(answer.for_host(id)),
-            SuiteReply::Child(answer) => match Message::parse(&answer.body) {
+            // The body was checked when it arrived.
+            SuiteReply::Child(answer) => match Message::peek(&answer.body) {
                 Ok(Message::Response { outcome: Outcome::Result(result), .. }) => self.modern(result),
                 Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
                     match errors::for_modern(error) {
@@ -183,7 +185,7 @@ impl ModernRequest<'_> {
     }
 
     /// The `serverInfo` of the server that answers.
-    fn server(&self) -> String {
+    fn server(&self) -> Cow<'static, str> {
         let server_info = self
             .context
             .face
@@ -191,7 +193,7 @@ impl ModernRequest<'_> {
             .and_then(|name| self.catalog.child(name))
             .and_then(|suite| suite.server_info());
         server_info
-            .map_or_else(|| era::server().to_string(), |server_info| server_info.server.get().to_owned())
+            .map_or(Cow::Borrowed(era::SERVER), |server_info| server_info.server.get().to_owned().into())
     }
 
     /// A modern child's question, with its request state sealed in ours.

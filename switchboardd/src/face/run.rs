@@ -1,6 +1,8 @@
 //! Runs one request of a host, from any entry point: counts, registers and times it, answers it, and ends it
 //! early when its host cancels it or the daemon aborts it.
 
+use std::pin::pin;
+
 use switchboard_mcp::era::request_meta;
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_mcp::methods;
@@ -29,7 +31,9 @@ pub async fn run_request(
     let notes = &running.operation.notes;
     let request = HostRequest { id, method, params: &params, notes: Some(notes) };
     let catalog = context.session.workspace().catalog();
-    let answer = SequenceTicket::hold(ticket, catch(answer(context, &catalog, request, claim)));
+    // Pinned before it is wrapped: the wrappers then hold a pointer and not the state of the whole request.
+    let mut work = pin!(answer(context, &catalog, request, claim));
+    let answer = SequenceTicket::hold(ticket, catch(work.as_mut()));
     let failed = |failure: &Failure| {
         notes.record_failure(failure.kind(), failure);
         failure.answer(era, method, id.get())

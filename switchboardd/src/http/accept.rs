@@ -22,9 +22,8 @@ fn takes(headers: &HeaderMap, names: [&str; 3]) -> bool {
     names
         .into_iter()
         .find_map(|name| {
-            let named: Vec<bool> =
-                ranges(headers).filter(|range| range.name == name).map(|range| range.accepted).collect();
-            (!named.is_empty()).then(|| named.contains(&true))
+            let named = ranges(headers).filter(|range| range.is(name)).map(|range| range.accepted);
+            named.reduce(|one, other| one || other)
         })
         .unwrap_or(false)
 }
@@ -32,26 +31,33 @@ fn takes(headers: &HeaderMap, names: [&str; 3]) -> bool {
 /// Whether the caller accepts an event stream and nothing else.
 pub(super) fn wants_only_events(headers: &HeaderMap) -> bool {
     let mut welcome = ranges(headers).filter(|range| range.accepted).peekable();
-    welcome.peek().is_some() && welcome.all(|range| range.name == "text/event-stream")
+    welcome.peek().is_some() && welcome.all(|range| range.is("text/event-stream"))
 }
 
-/// A media range in lower case; `accepted` unless it has `q=0`.
-struct MediaRange {
-    name: String,
+/// A media range; `accepted` unless it has `q=0`.
+struct MediaRange<'a> {
+    name: &'a str,
     accepted: bool,
 }
 
-fn ranges(headers: &HeaderMap) -> impl Iterator<Item = MediaRange> {
+impl MediaRange<'_> {
+    fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+}
+
+fn ranges(headers: &HeaderMap) -> impl Iterator<Item = MediaRange<'_>> {
     headers
         .get_all(ACCEPT)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|range| {
-            let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
+            let mut parts = range.split(';').map(str::trim);
             let name = parts.next().filter(|name| !name.is_empty())?;
             let refused = parts.any(|part| {
-                part.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()).is_some_and(|q| q <= 0.0)
+                let quality = part.strip_prefix(['q', 'Q']).and_then(|rest| rest.strip_prefix('='));
+                quality.and_then(|quality| quality.parse::<f32>().ok()).is_some_and(|quality| quality <= 0.0)
             });
             Some(MediaRange { name, accepted: !refused })
         })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use switchboard_mcp::header_names;
@@ -21,8 +21,8 @@ use super::{page_files, paths};
 use crate::state::Daemon;
 
 /// Headers in which browsers say which site sent a request, and for what.
-const SITE: &str = "sec-fetch-site";
-const MODE: &str = "sec-fetch-mode";
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// What an authorized request may see and do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

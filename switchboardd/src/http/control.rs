@@ -3,6 +3,7 @@
 mod explain;
 mod login;
 mod logs;
+mod longest_step;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use switchboard_definitions::event_loop::run_blocking;
+use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::hop::Draining;
 
 use super::discovery::no_such;
@@ -69,6 +70,7 @@ pub(super) async fn run_order(
             logs::answer(&daemon, &find_suite(&daemon, &wanted).await?, after, wanted.wait_ms).await
         }
         "explain" => Ok(explain::answer(&find_suite(&daemon, &wanted).await?)),
+        "longest-step" => Ok(longest_step::answer(&daemon, wanted.wait_ms).await),
         "login" => login::begin(&find_suite(&daemon, &wanted).await?).await,
         "login-done" => login::done(&find_suite(&daemon, &wanted).await?).await,
         "logout" => login::end(&find_suite(&daemon, &wanted).await?).await,

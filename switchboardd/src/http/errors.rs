@@ -54,7 +54,7 @@ pub(super) enum HttpError {
     #[error("{0}")]
     Held(String),
     #[error(
-        "hop versions do not meet: the daemon speaks {ours}, the shim {theirs}; install the same version of both"
+        "the daemon and the shim have no hop version in common: the daemon speaks {ours}, the shim {theirs}; install the same version of both"
     )]
     HopMismatch { ours: String, theirs: String },
     #[error("switchboardd is shutting down")]

@@ -1,5 +1,6 @@
-//! Bypasses the router for the requests of shims, which are nearly all requests. The router's layers and
-//! boxed futures cost more than handling a message, and a daemon that serves only shims never builds it.
+//! Bypasses the router for the requests of shims and for the messages of hosts that speak HTTP, which are
+//! nearly all requests. The router's layers and boxed futures cost more than handling a message, and a daemon
+//! that serves only these never builds it.
 
 use std::sync::Arc;
 
@@ -12,8 +13,9 @@ use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use switchboard_wire::hop::{MAILBOX, OPEN_SESSION, PROXY};
 
+use super::auth::Access;
 use super::connection::AcceptedConnection;
-use super::{auth, hop, proxy};
+use super::{auth, hop, paths, proxy, streamable};
 use crate::face::Face;
 use crate::state::Daemon;
 
@@ -23,6 +25,8 @@ pub(super) type FastResponse = Response<Either<Full<Bytes>, Body>>;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FastPath {
     Message,
+    /// A message over Streamable HTTP.
+    Streamable,
     Open,
     Poll,
 }
@@ -36,6 +40,7 @@ impl FastPath {
         }
         match request.uri().path() {
             PROXY => Some(Self::Message),
+            paths::STREAMABLE => Some(Self::Streamable),
             OPEN_SESSION => Some(Self::Open),
             MAILBOX => Some(Self::Poll),
             _ => None,
@@ -50,7 +55,7 @@ impl FastPath {
     ) -> FastResponse {
         let shown = auth::credential(daemon, accepted, &request);
         let mut answer = match auth::authorize(daemon, accepted.peer_address(), shown, &request) {
-            Ok(_) => self.dispatch(daemon, accepted, request).await,
+            Ok(access) => self.dispatch(daemon, accepted, access, request).await,
             Err(refusal) => refusal.into_response().map(Either::Right),
         };
         auth::add_security_headers(accepted.peer_address(), shown, &mut answer);
@@ -61,6 +66,7 @@ impl FastPath {
         self,
         daemon: &Arc<Daemon>,
         accepted: &Arc<AcceptedConnection>,
+        access: Access,
         request: Request<Incoming>,
     ) -> FastResponse {
         let (state, connection) = (State(daemon.clone()), Extension(accepted.clone()));
@@ -69,6 +75,9 @@ impl FastPath {
                 let answer = proxy::post(daemon, &Face::Aggregate, Some(accepted), request).await;
                 answer.map(|answer| answer.map(Either::Left))
             }
+            Self::Streamable => streamable::post(daemon, Face::Aggregate, access, request)
+                .await
+                .map(|answer| answer.map(Either::Right)),
             Self::Open => hop::open(state, connection, request.map(Body::new))
                 .await
                 .map(|answer| answer.map(Either::Right)),

@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::json;
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::hop::{HOP, MailboxPoll, OpenSession, SESSION_HEADER, SessionOpened};
@@ -35,9 +34,9 @@ pub(super) async fn open(
         return Err(HttpError::Draining(draining));
     }
     let body = read_body(request.into_body()).await?;
-    let open: OpenSession<'_> = serde_json::from_slice(&body)
-        .map_err(|error| HttpError::BadRequest(format!("not a session to open: {error}")))?;
-    let Some(hop) = HOP.meet(open.hop) else {
+    let open =
+        OpenSession::parse(&body).ok_or_else(|| HttpError::BadRequest("not a session to open".to_owned()))?;
+    let Some(hop) = HOP.newest_common(open.hop) else {
         let span = |span: switchboard_wire::hop::VersionRange| format!("{}–{}", span.min, span.max);
         return Err(HttpError::HopMismatch { ours: span(HOP), theirs: span(open.hop) });
     };
@@ -64,7 +63,7 @@ pub(super) async fn open(
     let _ = connection.attach_session(&session);
     let opened =
         SessionOpened { session: session.id.to_string(), boot: daemon.run_id.name().to_owned(), hop };
-    Ok(json_response(StatusCode::OK, json!(opened).to_string()))
+    Ok(json_response(StatusCode::OK, opened.json()))
 }
 
 /// Replays the host's handshake with an earlier daemon; the answers are discarded. It does not wait for
@@ -108,8 +107,8 @@ pub(super) async fn poll(
     // The mailbox connection is admitted even above the session's limit.
     let _ = connection.attach_session(&session);
     let body = read_body(request.into_body()).await?;
-    let poll: MailboxPoll = serde_json::from_slice(&body)
-        .map_err(|error| HttpError::BadRequest(format!("not a mailbox poll: {error}")))?;
+    let poll =
+        MailboxPoll::parse(&body).ok_or_else(|| HttpError::BadRequest("not a mailbox poll".to_owned()))?;
     let mailbox = session.caller.mailbox().ok_or(HttpError::UnknownSession)?;
     let until = Instant::now() + Duration::from_millis(poll.wait_ms).min(MAX_WAIT);
     let mut phase = daemon.phase();
@@ -155,7 +154,7 @@ fn written(batch: &MessageBatch, phase: Phase) -> Vec<u8> {
     }
     out.extend_from_slice(format!(r#"],"next":{}"#, batch.next).as_bytes());
     if let Some(draining) = phase.draining() {
-        out.extend_from_slice(format!(r#","draining":{}"#, json!(draining)).as_bytes());
+        out.extend_from_slice(format!(r#","draining":"{}""#, draining.as_str()).as_bytes());
     }
     out.push(b'}');
     out

@@ -6,7 +6,7 @@ use axum::extract::{Extension, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
-use switchboard_definitions::event_loop::try_run_blocking;
+use switchboard_wire::event_loop::try_run_blocking;
 
 use super::auth::Access;
 use super::errors::HttpError;

@@ -5,5 +5,7 @@ pub(super) const PAGE_SESSION: &str = "/page/session";
 /// Where the status page receives status updates.
 pub(super) const PAGE_FEED: &str = "/status/events";
 
+/// Where hosts that speak HTTP post their messages.
+pub(super) const STREAMABLE: &str = "/mcp";
 /// The methods of `/mcp` and `/mcp/{child}`.
 pub(super) const STREAMABLE_METHODS: &str = "POST, GET, DELETE, OPTIONS";

@@ -1,5 +1,6 @@
 //! The proxy routes: one JSON-RPC message in, one JSON answer out, never an event stream.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +18,8 @@ use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
 use super::auth::Access;
 use super::connection::AcceptedConnection;
 use super::errors::{self, HttpError};
-use super::listener::PeerAddress;
 use super::message_log::log;
-use super::request_body::{collect, read_body};
+use super::request_body::read_body_from;
 use super::request_context::{context, parent, workspace_of};
 use super::{accept, batch, discovery};
 use crate::catalog::Catalog;
@@ -126,11 +126,7 @@ where
             Some(session.admit(seq.ok_or(HttpError::BadHeader(SEQ_HEADER))?))
         }
     };
-    // No time limit on the unix socket: only the owner connects, and a slow body delays only its own session.
-    let body = match connection.map(|connection| connection.peer_address()) {
-        Some(PeerAddress::Unix) => collect(body).await?,
-        _ => read_body(body).await?,
-    };
+    let body = read_body_from(connection.map(|connection| connection.peer_address()), body).await?;
     if !has_place {
         // The ticket is released, so later messages do not wait for this number.
         return Err(HttpError::Crowded);
@@ -168,7 +164,7 @@ where
                 return Ok(with_watermark(&session, Ok(answer)));
             }
             let parent = parent(daemon, &head.headers);
-            let answer = run_request(context(daemon, face, &session, parent), request, ticket);
+            let answer = pin!(run_request(context(daemon, face, &session, parent), request, ticket));
             if method == methods::LISTEN {
                 // A listen request never finishes by itself; the shim sends it again to the next daemon.
                 return tokio::select! {

@@ -10,9 +10,23 @@ use http_body_util::BodyExt;
 use switchboard_wire::framing::MAX_MESSAGE;
 
 use super::errors::HttpError;
+use super::listener::PeerAddress;
 
 /// Time limit for a body: a slow one holds a connection and its place in the session's order.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Reads a whole body from this peer. There is no time limit on the unix socket: only the owner connects, and
+/// a slow body delays only its own session.
+pub(super) async fn read_body_from<B>(peer: Option<&PeerAddress>, body: B) -> Result<Bytes, HttpError>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    match peer {
+        Some(PeerAddress::Unix) => collect(body).await,
+        _ => read_body(body).await,
+    }
+}
 
 /// Reads a whole body, in limited time.
 pub(super) async fn read_body<B>(body: B) -> Result<Bytes, HttpError>
@@ -24,7 +38,7 @@ where
 }
 
 /// Reads a whole body, however long it takes.
-pub(super) async fn collect<B>(body: B) -> Result<Bytes, HttpError>
+async fn collect<B>(body: B) -> Result<Bytes, HttpError>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,

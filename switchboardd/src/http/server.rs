@@ -144,7 +144,8 @@ impl HttpServer {
                 }
                 let mut request: Request = request.map(axum::body::Body::new);
                 request.extensions_mut().insert(connection);
-                let answer: Result<_, Infallible> = server.app().oneshot(request).await;
+                // Boxed, so that it does not enlarge the state of every other request.
+                let answer: Result<_, Infallible> = Box::pin(server.app().oneshot(request)).await;
                 answer.map(|answer| answer.map(Either::Right))
             }
         });

@@ -13,6 +13,8 @@ mod sse;
 
 use std::sync::Arc;
 
+use axum::BoxError;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -61,12 +63,17 @@ async fn serve(
     }
 }
 
-async fn post(
+/// POST: one message of a host, or a batch.
+pub(super) async fn post<B>(
     daemon: &Arc<Daemon>,
     face: Face,
     access: Access,
-    request: Request,
-) -> Result<Response, HttpError> {
+    request: Request<B>,
+) -> Result<Response, HttpError>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
     let (head, body) = request.into_parts();
     // The body is read even if the request is then refused: a host that is still writing would not see the
     // error.

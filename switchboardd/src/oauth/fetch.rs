@@ -4,11 +4,9 @@
 //! An [`OauthHttp`] is created for one task and then dropped: a daemon without logins has none.
 
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
@@ -146,22 +144,12 @@ impl OauthHttp {
         let mut request = self
             .request(Method::POST, url)?
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(ACCEPT, "application/json")
             .body(body);
         if let Some((id, secret)) = basic {
             request = request.basic_auth(encode(id), Some(encode(secret)));
         }
         finish(self.send(request, url).await?, url).await
-    }
-
-    /// Sends a request of the `oauth2` crate.
-    async fn send_oauth2(&self, request: HttpRequest) -> Result<HttpResponse, FetchError> {
-        let (parts, body) = request.into_parts();
-        let url = metadata::endpoint("token endpoint", &parts.uri.to_string())?;
-        let request = self.request(parts.method, &url)?.headers(parts.headers).body(body);
-        let fetched = finish(self.send(request, &url).await?, &url).await?;
-        let mut response = HttpResponse::new(fetched.body);
-        *response.status_mut() = fetched.status;
-        Ok(response)
     }
 
     fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, FetchError> {
@@ -176,15 +164,6 @@ impl OauthHttp {
 
     async fn send(&self, request: RequestBuilder, url: &Url) -> Result<Response, FetchError> {
         request.send().await.map_err(|error| failed(&error, url))
-    }
-}
-
-impl<'c> AsyncHttpClient<'c> for OauthHttp {
-    type Error = FetchError;
-    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, FetchError>> + Send + 'c>>;
-
-    fn call(&'c self, request: HttpRequest) -> Self::Future {
-        Box::pin(self.send_oauth2(request))
     }
 }
 

@@ -2,21 +2,15 @@
 
 use std::time::SystemTime;
 
-use oauth2::basic::{
-    BasicClient, BasicErrorResponse, BasicErrorResponseType, BasicTokenResponse, BasicTokenType,
-};
-use oauth2::{
-    AuthType, AuthUrl, AuthorizationCode, ClientId, ClientSecret, CsrfToken, EndpointNotSet, EndpointSet,
-    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, Scope, TokenResponse,
-    TokenUrl,
-};
+use serde::Deserialize;
 use switchboard_definitions::time::unix_seconds;
 use url::Url;
 
 use super::client::{ClientAuthMethod, OauthClient};
 use super::error_response::{said, shortened};
-use super::fetch::{FetchError, OauthHttp};
+use super::fetch::{FetchError, FetchResponse, OauthHttp};
 use super::metadata::{self, AuthServerMetadata};
+use super::pkce::{Verifier, random_state};
 use super::scopes::Scopes;
 use super::stored_login::{Grant, Tokens};
 
@@ -41,7 +35,7 @@ pub enum GrantError {
 pub struct AuthorizationUrl {
     pub url: Url,
     pub state: String,
-    pub verifier: PkceCodeVerifier,
+    pub verifier: Verifier,
 }
 
 /// Everything that determines the authorization request.
@@ -54,53 +48,63 @@ pub struct AuthorizationTerms {
     pub scopes: Scopes,
 }
 
-type ConfiguredClient = BasicClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
+/// What a token endpoint grants, or why it does not.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TokenAnswer {
+    Granted {
+        access_token: String,
+        token_type: String,
+        expires_in: Option<u64>,
+        refresh_token: Option<String>,
+        scope: Option<String>,
+    },
+    Refused {
+        error: String,
+        error_description: Option<String>,
+    },
+}
 
 impl AuthorizationTerms {
     pub fn page(&self) -> Result<AuthorizationUrl, GrantError> {
-        let client = self.ready()?;
-        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
-        let mut request = client
-            .authorize_url(CsrfToken::new_random)
-            .set_pkce_challenge(challenge)
-            .add_extra_param("resource", &self.resource);
-        for scope in self.scopes.iter() {
-            request = request.add_scope(Scope::new(scope.to_owned()));
-        }
-        let (url, state) = request.url();
-        Ok(AuthorizationUrl { url, state: state.secret().clone(), verifier })
+        let mut url = Url::parse(&self.authority.authorization_endpoint)
+            .map_err(|_| GrantError::InvalidResponse("an endpoint is no URL"))?;
+        let (state, verifier) = (random_state(), Verifier::random());
+        let scopes = self.scopes.to_string();
+        url.query_pairs_mut()
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &self.client.id)
+            .append_pair("state", &state)
+            .append_pair("code_challenge", &verifier.challenge())
+            .append_pair("code_challenge_method", "S256")
+            .append_pair("redirect_uri", &self.redirect)
+            .extend_pairs((!scopes.is_empty()).then_some(("scope", &scopes)))
+            .append_pair("resource", &self.resource);
+        Ok(AuthorizationUrl { url, state, verifier })
     }
 
     pub async fn exchange(
         &self,
         fetch: &OauthHttp,
-        code: String,
-        verifier: PkceCodeVerifier,
+        code: &str,
+        verifier: &Verifier,
     ) -> Result<Grant, GrantError> {
-        let client = self.ready()?;
-        let answer = client
-            .exchange_code(AuthorizationCode::new(code))
-            .set_pkce_verifier(verifier)
-            .add_extra_param("resource", &self.resource)
-            .request_async(fetch)
-            .await
-            .map_err(grant_error)?;
+        let fields = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("code_verifier", verifier.reveal()),
+            ("redirect_uri", &self.redirect),
+            ("resource", &self.resource),
+        ];
+        let answer = ask_for_tokens(fetch, &self.authority.token_endpoint, &self.client, fields).await?;
         Ok(Grant {
             issuer: self.authority.issuer.clone(),
             resource: self.resource.clone(),
             token_endpoint: self.authority.token_endpoint.clone(),
             revocation_endpoint: self.authority.revocation_endpoint.clone(),
             asked: self.scopes.clone(),
-            tokens: tokens(&answer, &self.scopes, None)?,
+            tokens: tokens(answer, &self.scopes, None)?,
         })
-    }
-
-    fn ready(&self) -> Result<ConfiguredClient, GrantError> {
-        let nonsense = |_| GrantError::InvalidResponse("an endpoint is no URL");
-        Ok(known_as(&self.client)
-            .set_auth_uri(AuthUrl::new(self.authority.authorization_endpoint.clone()).map_err(nonsense)?)
-            .set_token_uri(TokenUrl::new(self.authority.token_endpoint.clone()).map_err(nonsense)?)
-            .set_redirect_uri(RedirectUrl::new(self.redirect.clone()).map_err(nonsense)?))
     }
 }
 
@@ -108,17 +112,13 @@ impl AuthorizationTerms {
 pub async fn refresh(fetch: &OauthHttp, grant: &Grant, client: &OauthClient) -> Result<Tokens, GrantError> {
     let before =
         grant.tokens.refresh.as_ref().ok_or(GrantError::InvalidResponse("there is no refresh token"))?;
-    let place = TokenUrl::new(grant.token_endpoint.clone())
-        .map_err(|_| GrantError::InvalidResponse("an endpoint is no URL"))?;
-    let token = RefreshToken::new(before.reveal().to_owned());
-    let client = known_as(client).set_token_uri(place);
-    let answer = client
-        .exchange_refresh_token(&token)
-        .add_extra_param("resource", &grant.resource)
-        .request_async(fetch)
-        .await
-        .map_err(grant_error)?;
-    tokens(&answer, &grant.tokens.scopes, Some(before.reveal()))
+    let fields = vec![
+        ("grant_type", "refresh_token"),
+        ("refresh_token", before.reveal()),
+        ("resource", &grant.resource),
+    ];
+    let answer = ask_for_tokens(fetch, &grant.token_endpoint, client, fields).await?;
+    tokens(answer, &grant.tokens.scopes, Some(before.reveal()))
 }
 
 /// Revokes both tokens, refresh token first.
@@ -129,21 +129,12 @@ pub async fn revoke(
     place: &str,
 ) -> Result<(), GrantError> {
     let place = metadata::endpoint("revocation endpoint", place).map_err(FetchError::from)?;
-    let secret = client.secret.as_ref().map(|secret| secret.reveal());
     let held =
         [("refresh_token", grant.tokens.refresh.as_ref()), ("access_token", Some(&grant.tokens.access))];
     for (hint, token) in held {
         let Some(token) = token else { continue };
-        let mut fields = vec![("token", token.reveal()), ("token_type_hint", hint)];
-        let mut basic = None;
-        match (client.method, secret) {
-            (ClientAuthMethod::Basic, Some(secret)) => basic = Some((client.id.as_str(), secret)),
-            (ClientAuthMethod::Post, Some(secret)) => {
-                fields.extend([("client_id", client.id.as_str()), ("client_secret", secret)]);
-            }
-            _ => fields.push(("client_id", client.id.as_str())),
-        }
-        let fetched = fetch.form(&place, &fields, basic).await?;
+        let fields = vec![("token", token.reveal()), ("token_type_hint", hint)];
+        let fetched = post_as(client, fetch, &place, fields).await?;
         if !fetched.status.is_success() {
             return Err(GrantError::Refused(format!("status {}{}", fetched.status, said(&fetched.body))));
         }
@@ -151,37 +142,67 @@ pub async fn revoke(
     Ok(())
 }
 
-fn known_as(client: &OauthClient) -> BasicClient {
-    let ready = BasicClient::new(ClientId::new(client.id.clone()));
-    let with = |ready: BasicClient, auth| match &client.secret {
-        Some(secret) => {
-            ready.set_client_secret(ClientSecret::new(secret.reveal().to_owned())).set_auth_type(auth)
+/// Posts a form, and with it who we are.
+async fn post_as<'a>(
+    client: &'a OauthClient,
+    fetch: &OauthHttp,
+    place: &Url,
+    mut fields: Vec<(&'a str, &'a str)>,
+) -> Result<FetchResponse, FetchError> {
+    let mut basic = None;
+    match (client.method, client.secret.as_ref().map(|secret| secret.reveal())) {
+        (ClientAuthMethod::Basic, Some(secret)) => basic = Some((client.id.as_str(), secret)),
+        (ClientAuthMethod::Post, Some(secret)) => {
+            fields.extend([("client_id", client.id.as_str()), ("client_secret", secret)]);
         }
-        None => ready,
-    };
-    match client.method {
-        ClientAuthMethod::Public => ready.set_auth_type(AuthType::RequestBody),
-        ClientAuthMethod::Basic => with(ready, AuthType::BasicAuth),
-        ClientAuthMethod::Post => with(ready, AuthType::RequestBody),
+        _ => fields.push(("client_id", client.id.as_str())),
+    }
+    fetch.form(place, &fields, basic).await
+}
+
+async fn ask_for_tokens<'a>(
+    fetch: &OauthHttp,
+    place: &str,
+    client: &'a OauthClient,
+    fields: Vec<(&'a str, &'a str)>,
+) -> Result<TokenAnswer, GrantError> {
+    let place = metadata::endpoint("token endpoint", place).map_err(FetchError::from)?;
+    let fetched = post_as(client, fetch, &place, fields).await?;
+    let answer = answer_of(&fetched.body)?;
+    match answer {
+        TokenAnswer::Granted { .. } if !fetched.status.is_success() => {
+            Err(GrantError::InvalidResponse("it grants tokens and reports a failure"))
+        }
+        _ => Ok(answer),
     }
 }
 
-fn tokens(answer: &BasicTokenResponse, asked: &Scopes, before: Option<&str>) -> Result<Tokens, GrantError> {
-    if *answer.token_type() != BasicTokenType::Bearer {
+/// An error never includes the body: it may contain a token.
+fn answer_of(body: &[u8]) -> Result<TokenAnswer, GrantError> {
+    if body.is_empty() {
+        return Err(GrantError::InvalidResponse("it is empty"));
+    }
+    serde_json::from_slice(body)
+        .map_err(|_| GrantError::InvalidResponse("it is not the JSON that it should be"))
+}
+
+fn tokens(answer: TokenAnswer, asked: &Scopes, before: Option<&str>) -> Result<Tokens, GrantError> {
+    let (access, kind, lifetime, refresh, scope) = match answer {
+        TokenAnswer::Granted { access_token, token_type, expires_in, refresh_token, scope } => {
+            (access_token, token_type, expires_in, refresh_token, scope)
+        }
+        TokenAnswer::Refused { error, error_description } => {
+            return Err(refused(&error, error_description.as_deref()));
+        }
+    };
+    if !kind.eq_ignore_ascii_case("bearer") {
         return Err(GrantError::InvalidResponse("its tokens are of a kind that Switchboard does not have"));
     }
-    let refresh = answer.refresh_token().map(|token| token.secret().clone());
-    let scopes = match answer.scopes() {
-        Some(granted) => {
-            Scopes::of_text(&granted.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "))
-        }
-        None => asked.clone(),
-    };
     let made = Tokens::new(
-        answer.access_token().secret().clone(),
+        access,
         refresh.or_else(|| before.map(str::to_owned)),
-        answer.expires_in().map(|life| life.as_secs()),
-        scopes,
+        lifetime,
+        scope.map_or_else(|| asked.clone(), |granted| Scopes::of_text(&granted)),
         now(),
     );
     if made.header().is_none() {
@@ -190,23 +211,13 @@ fn tokens(answer: &BasicTokenResponse, asked: &Scopes, before: Option<&str>) -> 
     Ok(made)
 }
 
-/// Never includes the body of an answer: it may contain a token.
-fn grant_error(error: RequestTokenError<FetchError, BasicErrorResponse>) -> GrantError {
+fn refused(error: &str, description: Option<&str>) -> GrantError {
+    let why = description.map_or(String::new(), |why| format!(": {why}"));
+    let words = shortened(&format!("{error}{why}"));
     match error {
-        RequestTokenError::Request(error) => GrantError::Fetch(error),
-        RequestTokenError::ServerResponse(said) => {
-            let why = said.error_description().map_or(String::new(), |why| format!(": {why}"));
-            let words = shortened(&format!("{}{why}", said.error()));
-            match said.error() {
-                BasicErrorResponseType::InvalidGrant => GrantError::InvalidGrant(words),
-                BasicErrorResponseType::InvalidClient | BasicErrorResponseType::UnauthorizedClient => {
-                    GrantError::UnknownClient(words)
-                }
-                _ => GrantError::Refused(words),
-            }
-        }
-        RequestTokenError::Parse(..) => GrantError::InvalidResponse("it is not the JSON that it should be"),
-        RequestTokenError::Other(_) => GrantError::InvalidResponse("it is empty or of another kind"),
+        "invalid_grant" => GrantError::InvalidGrant(words),
+        "invalid_client" | "unauthorized_client" => GrantError::UnknownClient(words),
+        _ => GrantError::Refused(words),
     }
 }
 
@@ -257,11 +268,34 @@ mod tests {
 
     #[test]
     fn tokens_of_another_type_are_refused() {
-        let read = |text: &str| serde_json::from_str::<BasicTokenResponse>(text).unwrap();
+        let read = |text: &str| answer_of(text.as_bytes()).unwrap();
         let asked = Scopes::of_text("a");
-        assert!(tokens(&read(r#"{"access_token":"t","token_type":"DPoP"}"#), &asked, None).is_err());
-        let kept = tokens(&read(r#"{"access_token":"t","token_type":"bearer"}"#), &asked, Some("r")).unwrap();
+        assert!(tokens(read(r#"{"access_token":"t","token_type":"DPoP"}"#), &asked, None).is_err());
+        let kept = tokens(read(r#"{"access_token":"t","token_type":"bearer"}"#), &asked, Some("r")).unwrap();
         assert_eq!((kept.refresh.unwrap().reveal(), kept.scopes.to_string().as_str()), ("r", "a"));
-        assert!(tokens(&read(r#"{"access_token":"a\nb","token_type":"Bearer"}"#), &asked, None).is_err());
+        assert!(tokens(read(r#"{"access_token":"a\nb","token_type":"Bearer"}"#), &asked, None).is_err());
+    }
+
+    #[test]
+    fn a_refusal_is_told_apart_by_its_code() {
+        let refusal = |body: &str| {
+            let error = match answer_of(body.as_bytes()) {
+                Ok(answer) => tokens(answer, &Scopes::default(), None).unwrap_err(),
+                Err(error) => error,
+            };
+            (format!("{error:?}").split('(').next().unwrap().to_owned(), error.to_string())
+        };
+        for (body, kind, said) in [
+            (r#"{"error":"invalid_grant","error_description":"it ended"}"#, "InvalidGrant", ": it ended"),
+            (r#"{"error":"invalid_client"}"#, "UnknownClient", ": invalid_client"),
+            (r#"{"error":"unauthorized_client","other":1}"#, "UnknownClient", ": unauthorized_client"),
+            (r#"{"error":"slow_down"}"#, "Refused", ": slow_down"),
+            (r#"{"access_token":"secret"}"#, "InvalidResponse", "not the JSON that it should be"),
+            ("<html>secret", "InvalidResponse", "not the JSON that it should be"),
+            ("", "InvalidResponse", "it is empty"),
+        ] {
+            let (found, words) = refusal(body);
+            assert!(found == kind && words.ends_with(said) && !words.contains("secret"), "{body}: {words}");
+        }
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use switchboard_definitions::event_loop::{may_block, run_blocking};
 use switchboard_definitions::expand::Template;
 use switchboard_definitions::files::open_own;
+use switchboard_wire::event_loop::{may_block, run_blocking};
 use switchboard_wire::runtime_paths::private_folder;
 use tokio::time::Instant;
 

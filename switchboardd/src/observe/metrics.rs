@@ -10,9 +10,10 @@ pub mod names;
 pub mod outcome;
 pub mod series;
 pub mod suite_metrics;
+mod swept_table;
 pub mod text;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +33,7 @@ use child_metrics::{ChildCounts, ChildMetrics};
 use names::{LabelName, LabelNames};
 use series::{AllSeries, EntryPoint, Histogram, OperationKind, SeriesKey};
 use suite_metrics::{MetricFigures, STEP, SuiteMetrics};
+use swept_table::SweptTable;
 
 /// How many recent failures are kept to show to users.
 const MAX_RECENT_ERRORS: usize = 50;
@@ -47,8 +49,8 @@ pub struct Metrics {
     /// Totals over all calls.
     pub overall: Arc<SuiteMetrics>,
     // Leaf locks: held only to count, look up or copy.
-    suites: Mutex<HashMap<SuiteKey, Arc<SuiteMetrics>>>,
-    children: Mutex<HashMap<Box<str>, Arc<ChildMetrics>>>,
+    suites: Mutex<SweptTable<SuiteKey, SuiteMetrics>>,
+    children: Mutex<SweptTable<Box<str>, ChildMetrics>>,
     recent_errors: Mutex<VecDeque<RecentError>>,
     reloads: AtomicU64,
     failed_reloads: AtomicU64,
@@ -107,23 +109,13 @@ impl Metrics {
     /// The metrics of a suite, kept across reloads while its name and file stay the same.
     pub fn of_suite(&self, name: &str, file: &Path) -> Arc<SuiteMetrics> {
         let mut suites = self.suites.lock().expect("BUG: a look panicked");
-        if suites.len() >= names::MAX_NAMES {
-            // No real setup has this many; drop the metrics of suites that no longer exist.
-            suites.retain(|_, metrics| Arc::strong_count(metrics) > 1);
-        }
-        suites
-            .entry((name.into(), file.to_owned()))
-            .or_insert_with(|| SuiteMetrics::new(name, &self.store.names))
-            .clone()
+        suites.get((name.into(), file.to_owned()), || SuiteMetrics::new(name, &self.store.names))
     }
 
     /// The metrics shared by all children with this name.
     pub fn of_child(&self, name: &str) -> Arc<ChildMetrics> {
         let mut children = self.children.lock().expect("BUG: a look panicked");
-        if children.len() >= names::MAX_NAMES {
-            children.retain(|_, metrics| Arc::strong_count(metrics) > 1);
-        }
-        children.entry(name.into()).or_insert_with(|| ChildMetrics::new(name, &self.store)).clone()
+        children.get(name.into(), || ChildMetrics::new(name, &self.store))
     }
 
     /// A host's session has ended.
@@ -197,7 +189,7 @@ impl Metrics {
 
     /// Calls in flight and introspections of each suite that was used at least once.
     pub fn by_suite(&self) -> BTreeMap<Arc<str>, (usize, u64)> {
-        let suites: Vec<_> = self.suites.lock().expect("BUG: a copy panicked").values().cloned().collect();
+        let suites: Vec<_> = self.suites.lock().expect("BUG: a copy panicked").all();
         let mut all = BTreeMap::<_, (usize, u64)>::new();
         for metrics in suites.iter().filter(|metrics| metrics.is_used()) {
             let figures = self.figures(metrics);
@@ -208,8 +200,7 @@ impl Metrics {
     }
 
     pub fn by_child(&self) -> BTreeMap<Arc<str>, ChildCounts> {
-        let children: Vec<_> =
-            self.children.lock().expect("BUG: a copy panicked").values().cloned().collect();
+        let children: Vec<_> = self.children.lock().expect("BUG: a copy panicked").all();
         let mut all = BTreeMap::<_, ChildCounts>::new();
         for metrics in children {
             *all.entry(self.label(metrics.text())).or_default() += metrics.counts();
@@ -240,7 +231,8 @@ impl Metrics {
 
     /// Ends a host's request, completed or not.
     pub fn end(&self, operation: &mut Operation) {
-        let took = operation.started_at.elapsed();
+        let now = Instant::now();
+        let took = now - operation.started_at;
         let NotesState { suite, tool, introspects, error, message, ended } =
             std::mem::take(&mut *operation.notes.lock());
         let error = if ended { error } else { error.or(Some(outcome::CANCELLED)) };
@@ -279,7 +271,7 @@ impl Metrics {
             self.overall.record_introspection();
             suite.iter().for_each(|suite| suite.record_introspection());
         } else if is_call {
-            let step = self.step();
+            let step = self.step_at(now);
             self.overall.add(took, failed, step);
             suite.iter().for_each(|suite| suite.add(took, failed, step));
         }
@@ -304,7 +296,11 @@ impl Metrics {
     }
 
     fn step(&self) -> u64 {
-        self.started.elapsed().as_secs() / STEP.as_secs()
+        self.step_at(Instant::now())
+    }
+
+    fn step_at(&self, now: Instant) -> u64 {
+        (now - self.started).as_secs() / STEP.as_secs()
     }
 
     fn record_error(&self, recent_error: RecentError) {

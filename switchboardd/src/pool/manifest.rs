@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, Weak};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_definitions::definition::Launch;
-use switchboard_definitions::event_loop::may_block;
 use switchboard_definitions::files::replace;
+use switchboard_wire::event_loop::may_block;
 use switchboard_wire::runtime_paths::private_folder;
 
 use crate::child::{ChildItems, ListKind, Protocol, ServerInfo, ToolList, offers};

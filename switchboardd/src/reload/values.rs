@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use switchboard_definitions::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 use tokio::sync::oneshot;
 
 use super::{ReloadCause, run_blocking_with_timeout};

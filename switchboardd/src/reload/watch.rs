@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use switchboard_definitions::discover::WatchedPaths;
 use switchboard_definitions::discover::walk::WatchRule;
-use switchboard_definitions::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 
 /// The polling interval.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(3);
@@ -51,7 +51,7 @@ pub struct WatchPlan {
 }
 
 /// A change that matters in a folder.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 enum Rule {
     Discovery(WatchRule),
     Name(OsString),
@@ -105,6 +105,14 @@ impl WatchPlan {
     fn rule(&mut self, folder: &Path, rule: Rule) {
         self.folders.entry(folder.to_owned()).or_default().push(rule);
     }
+
+    /// Whether a change matters by this plan that did not matter by the one `before`.
+    fn has_new_rule(&self, before: &Self) -> bool {
+        self.folders.iter().any(|(folder, rules)| {
+            let known = before.folders.get(folder).map_or(&[][..], Vec::as_slice);
+            rules.iter().any(|rule| !known.contains(rule))
+        })
+    }
 }
 
 impl Rule {
@@ -151,14 +159,15 @@ impl Watcher {
         Self { inner: None, filter, watched: HashMap::new(), is_polling: false, warned: false }
     }
 
-    /// Replaces the watch set. Returns true if a folder was added, because it may have changed before the
-    /// watch was in place.
+    /// Replaces the watch set. Returns true if a folder or a rule was added: the change may have happened before
+    /// the watch was in place, or its event was dropped by the rules before.
     pub fn set(&mut self, mut plan: WatchPlan) -> bool {
         may_block();
         let all: Vec<PathBuf> = if plan.poll { Vec::new() } else { plan.folders.keys().cloned().collect() };
         plan.poll |= all.iter().any(|folder| is_networked(folder));
         let mut looks = plan.poll;
-        *self.filter.plan.write().expect("BUG: a plan panicked") = plan;
+        let before = std::mem::replace(&mut *self.filter.plan.write().expect("BUG: a plan panicked"), plan);
+        let mut added = self.filter.plan.read().expect("BUG: a plan panicked").has_new_rule(&before);
         let lost = std::mem::take(&mut *self.filter.lost.lock().expect("BUG: a note panicked"));
         let wanted: HashMap<PathBuf, FolderId> =
             all.into_iter().filter_map(|folder| Some((folder.clone(), identity(&folder)?))).collect();
@@ -174,7 +183,6 @@ impl Watcher {
                 let _ = inner.unwatch(&folder);
             }
         }
-        let mut added = false;
         for (folder, identity) in wanted {
             if self.watched.contains_key(&folder) {
                 continue;
@@ -308,6 +316,10 @@ mod tests {
         };
         assert!(watcher.set(plan()));
         assert!(!watcher.set(plan()) && !watcher.is_polling());
+        let mut more = plan();
+        more.file(&root.join("more"));
+        assert!(watcher.set(more), "the file may have appeared before the rule was known");
+        assert!(!watcher.set(plan()));
         std::fs::write(root.join("other"), "x").unwrap();
         assert!(quiet(&changed).await);
         std::fs::write(root.join("some"), "x").unwrap();

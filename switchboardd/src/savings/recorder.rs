@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 pub use savings_file::{SavingsFile, SavingsStore, SuiteTotals};
 pub use session_usage::{ChildUse, SessionUsage};
 
-use switchboard_definitions::event_loop::try_run_blocking;
+use switchboard_wire::event_loop::try_run_blocking;
 
 /// How long records stay in memory.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ use switchboard_wire::secret;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use switchboard_definitions::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 use switchboard_wire::random::hex;
 
 /// Long enough for a browser to start. No attempt limit: it would let any local user lock the owner out, and

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use switchboard_definitions::config::Config;
 use switchboard_definitions::discover::LastGoodDefinitions;
-use switchboard_definitions::event_loop::try_run_blocking;
+use switchboard_wire::event_loop::try_run_blocking;
 use tokio::task::JoinHandle;
 
 use super::reload_requests::ReloadRequests;

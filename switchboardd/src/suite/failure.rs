@@ -177,9 +177,7 @@ impl Failure {
         let meta = json!({ "switchboard": self.about() });
         let result = format!(r#"{{{content},"isError":true,"_meta":{meta}}}"#);
         match (era, Raw::parse(result.as_bytes())) {
-            (ProtocolEra::Modern, Some(raw)) => {
-                results::for_modern(raw, methods::TOOLS_CALL, &era::server().to_string())
-            }
+            (ProtocolEra::Modern, Some(raw)) => results::for_modern(raw, methods::TOOLS_CALL, era::SERVER),
             _ => result,
         }
     }

@@ -15,8 +15,8 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use switchboard_definitions::event_loop::{may_block, run_blocking};
 use switchboard_definitions::inherited_variables::is_inherited;
+use switchboard_wire::event_loop::{may_block, run_blocking};
 
 /// The first argument that makes this binary run a login shell for the daemon (the keeper).
 pub const SHELL_ENV: &str = "--shell-env";
@@ -293,7 +293,7 @@ async fn capture() -> Option<ShellEnvironment> {
 /// Has a keeper run the shell. The keeper kills it when our end of its standard input closes, which happens
 /// when this future is done or dropped, or the daemon dies.
 async fn ask(shell: &str) -> Option<Vec<(String, String)>> {
-    let mut command = tokio::process::Command::from(own_binary_command());
+    let mut command = tokio::process::Command::from(super::programs::own_binary_command());
     command.arg(SHELL_ENV).arg(shell).env_clear();
     command.envs(SHELL_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     // Not our own `PATH`, which is that of the host that started the daemon.
@@ -331,17 +331,6 @@ fn between_marks(said: &[u8]) -> Option<String> {
     let begin = find(0)? + OUTPUT_MARKER.len();
     let end = find(begin)?;
     Some(String::from_utf8_lossy(&said[begin..end]).into_owned())
-}
-
-/// A command that runs this binary. Not by its path, where another version may be by now, or none.
-#[expect(clippy::disallowed_methods, reason = "processes of our own, which are no children")]
-pub(crate) fn own_binary_command() -> std::process::Command {
-    let mut command = std::process::Command::new("/proc/self/exe");
-    if cfg!(not(target_os = "linux")) {
-        command = std::process::Command::new(std::env::current_exe().unwrap_or_default());
-    }
-    command.arg0("switchboardd");
-    command
 }
 
 /// The main function of a keeper, `switchboardd --shell-env SHELL`. Runs the shell in a session without a

@@ -17,7 +17,6 @@ use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::args::LogFormat;
 use filter::parse_filter;
 
 /// Five files of ten mebibytes.
@@ -52,12 +51,37 @@ pub fn file(state: &Path) -> PathBuf {
     state.join("logs/switchboardd.log")
 }
 
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    #[default]
+    Pretty,
+    Json,
+}
+
+impl LogFormat {
+    pub const ALL: [Self; 2] = [Self::Pretty, Self::Json];
+
+    /// What users write for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pretty => "pretty",
+            Self::Json => "json",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == text)
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "a log is written to standard error, each line made visible")]
 pub fn init(format: LogFormat, state: &Path) {
     let wanted = ["RUST_LOG", "LOG_LEVEL"].iter().find_map(|name| std::env::var(name).ok());
-    let filter = wanted.as_deref().and_then(parse_filter);
-    let unknown = wanted.filter(|_| filter.is_none());
-    let filter = filter.or_else(|| parse_filter("info")).expect("BUG: `info` is a level");
+    let (filter, unknown) = match wanted.as_deref().map(parse_filter) {
+        Some(Ok(filter)) => (filter, None),
+        other => (parse_filter("info").expect("BUG: `info` is a level"), other.and_then(Result::err)),
+    };
     let mut file = is_null(&io::stderr()).then(|| Rotating::open(&self::file(state))).flatten();
     let _ = DESTINATION.set(match &file {
         Some(file) => Destination::File(file.path.clone()),
@@ -80,7 +104,7 @@ pub fn init(format: LogFormat, state: &Path) {
         LogFormat::Json => subscriber.with(lines.json().with_filter(filter)).try_init(),
     };
     if let Some(unknown) = unknown {
-        tracing::warn!(target: "log", "`{unknown}` is no log level; this is `info`");
+        tracing::warn!(target: "log", "{unknown}; this is `info`");
     }
     // Panics go to the same log as everything else.
     std::panic::set_hook(Box::new(|panic| tracing::error!(target: "panic", "{panic}")));

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use switchboard_definitions::env_file::is_name;
-use switchboard_definitions::event_loop::run_blocking;
 use switchboard_definitions::files::private::UnsafeFile;
+use switchboard_wire::event_loop::run_blocking;
 
 use crate::system::environment::ChildEnvironment;
 use index::{SecretEntry, SecretsIndex};

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -67,9 +68,31 @@ impl LazyUnixStream {
         stirred
     }
 
+    /// Reads into the spare capacity of `buffer`, which must not be empty; returns the number of bytes.
+    /// For a body of known length: neither does it clear the buffer, nor copy what came.
+    pub async fn read_into(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        loop {
+            let mut ready = self.stream.readable().await?;
+            let room = buffer.capacity() - buffer.len();
+            match rustix::io::read(ready.get_inner(), spare_capacity(buffer)) {
+                Ok(count) => {
+                    if 0 < count && count < room {
+                        ready.clear_ready();
+                    }
+                    return Ok(count);
+                }
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// `length`: how many bytes `send` would like to write.
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
+        length: usize,
         send: impl Fn(&OwnedFd) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
@@ -77,7 +100,10 @@ impl LazyUnixStream {
                 Err(Errno::AGAIN) => {}
                 Err(Errno::INTR) => continue,
                 sent => {
-                    self.write_wait = None;
+                    // After a partial write the socket is full, so the next one waits, too.
+                    if sent.is_ok_and(|count| count == length) {
+                        self.write_wait = None;
+                    }
                     return Poll::Ready(Ok(sent?));
                 }
             }
@@ -149,7 +175,7 @@ impl AsyncRead for LazyUnixStream {
 
 impl AsyncWrite for LazyUnixStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_send(cx, |stream| rustix::io::write(stream, bytes))
+        self.poll_send(cx, bytes.len(), |stream| rustix::io::write(stream, bytes))
     }
 
     fn poll_write_vectored(
@@ -157,7 +183,8 @@ impl AsyncWrite for LazyUnixStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_send(cx, |stream| rustix::io::writev(stream, slices))
+        let length = slices.iter().map(|slice| slice.len()).sum();
+        self.poll_send(cx, length, |stream| rustix::io::writev(stream, slices))
     }
 
     fn is_write_vectored(&self) -> bool {

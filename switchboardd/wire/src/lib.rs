@@ -9,8 +9,10 @@
 pub mod backoff;
 pub mod batch;
 pub mod envelope;
+pub mod event_loop;
 pub mod folder;
 pub mod framing;
+pub mod hex;
 pub mod hop;
 pub mod lazy_stream;
 pub mod members;

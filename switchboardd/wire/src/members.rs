@@ -65,7 +65,7 @@ pub fn insert_members(object: &str, members: &str) -> String {
         return object.to_owned();
     };
     let comma = if open.trim_end().ends_with('{') { "" } else { "," };
-    format!("{open}{comma}{members}}}")
+    [open, comma, members, "}"].concat()
 }
 
 #[cfg(test)]

@@ -14,5 +14,5 @@ pub fn hex(bytes: usize) -> String {
     let random = &mut random[..bytes];
     rustix::rand::getrandom(&mut *random, rustix::rand::GetRandomFlags::empty())
         .expect("BUG: the kernel always has random bytes once it runs");
-    random.iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::hex::hex(random)
 }

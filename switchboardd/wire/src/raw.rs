@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use serde::de::IgnoredAny;
+use serde_core::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl<'a> Raw<'a> {
 
     /// Treats an unchecked text as JSON. Walking over it is always safe, but the results are meaningful only
     /// if it is JSON, which the caller must leave to someone else to check.
-    pub(crate) fn unchecked(text: &'a str) -> Self {
+    pub fn unchecked(text: &'a str) -> Self {
         Self(text.trim_matches(is_space))
     }
 
@@ -124,12 +124,16 @@ fn end_of_nest(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
+/// From this length on, a vectorised search is worth its call.
+const SHORT_STRING: usize = 64;
+
 /// The index after the string whose opening quote is at `at`.
 fn end_of_string(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     loop {
-        // Eight bytes at a time.
-        while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        // Eight bytes at a time, for most strings are short.
+        let near = at + SHORT_STRING;
+        while let Some(word) = bytes.get(at..).filter(|_| at < near).and_then(<[u8]>::first_chunk) {
             let word = u64::from_le_bytes(*word);
             let found = holds(word, b'"') | holds(word, b'\\');
             if found != 0 {
@@ -138,7 +142,12 @@ fn end_of_string(bytes: &[u8], at: usize) -> usize {
             }
             at += 8;
         }
-        at = find(bytes, at, STRING);
+        at = if at < near {
+            find(bytes, at, STRING)
+        } else {
+            let rest = bytes.get(at..).unwrap_or_default();
+            memchr::memchr2(b'"', b'\\', rest).map_or(bytes.len(), |found| at + found)
+        };
         match bytes.get(at) {
             Some(b'"') => return at + 1,
             Some(_) => at += 2,
@@ -217,17 +226,20 @@ mod tests {
     /// What a real parser finds in an object, in order.
     fn parsed(text: &str) -> Option<Vec<(String, Value)>> {
         struct All(Vec<(String, Value)>);
-        impl<'de> serde::Deserialize<'de> for All {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        impl<'de> serde_core::Deserialize<'de> for All {
+            fn deserialize<D: serde_core::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Collect;
-                impl<'de> serde::de::Visitor<'de> for Collect {
+                impl<'de> serde_core::de::Visitor<'de> for Collect {
                     type Value = All;
 
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                         f.write_str("an object")
                     }
 
-                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<All, A::Error> {
+                    fn visit_map<A: serde_core::de::MapAccess<'de>>(
+                        self,
+                        mut map: A,
+                    ) -> Result<All, A::Error> {
                         let mut all = Vec::new();
                         while let Some(entry) = map.next_entry()? {
                             all.push(entry);

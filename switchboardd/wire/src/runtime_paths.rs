@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
-use serde::Deserialize;
 
 use crate::folder::is_private;
 pub use crate::folder::private_folder;
+use crate::members::Members;
 use crate::process;
+use crate::raw::Raw;
 
 /// The longest path that fits into a unix socket address on every supported system.
 const MAX_SOCKET_PATH: usize = 103;
@@ -21,12 +22,22 @@ const MAX_SOCKET_PATH: usize = 103;
 const MAX_FILE: u64 = 64 * 1024;
 
 /// What others need to know of the running daemon.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct DaemonFile {
     pid: u32,
     start_time: Option<u64>,
     socket: PathBuf,
+}
+
+impl DaemonFile {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let members = Members::of(Raw::parse(text)?)?;
+        let start_time = match members.get("startTime").filter(|time| !time.is_null()) {
+            Some(time) => Some(time.get().parse().ok()?),
+            None => None,
+        };
+        let socket = members.text("socket")?.into_owned().into();
+        Some(Self { pid: members.get("pid")?.get().parse().ok()?, start_time, socket })
+    }
 }
 
 /// The files by which two Switchboard processes find each other.
@@ -91,7 +102,7 @@ impl RuntimePaths {
 
     /// The content of the daemon's file, if that daemon still runs.
     fn daemon_file(&self) -> Option<DaemonFile> {
-        let told: DaemonFile = serde_json::from_slice(&read_own(&self.daemon_file).ok()?).ok()?;
+        let told = DaemonFile::parse(&read_own(&self.daemon_file).ok()?)?;
         (told.socket.is_absolute() && process::is_same(told.pid, told.start_time)).then_some(told)
     }
 

@@ -9,8 +9,8 @@ use switchboard_wire::runtime_paths::private_folder;
 
 use super::{Config, ConfigOwner};
 use crate::document::{Document, Problem};
-use crate::event_loop::may_block;
 use crate::files::{private, replace};
+use switchboard_wire::event_loop::may_block;
 
 /// Where a config comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl LastGood {
         if problems.is_empty() {
             return UsableConfig { config, problems };
         }
-        let config = self.recall(file, extent).unwrap_or(config);
+        let config = self.last_good(file, extent).unwrap_or(config);
         problems.push(config.in_place_of_the_file(file));
         UsableConfig { config, problems }
     }
@@ -82,7 +82,7 @@ impl LastGood {
     }
 
     /// Parses the stored version again, by the current rules.
-    pub fn recall(&self, file: &Path, extent: ConfigOwner) -> Option<Config> {
+    pub fn last_good(&self, file: &Path, extent: ConfigOwner) -> Option<Config> {
         let kept = private::read(&self.file(file), MAX_CONFIG_BYTES).ok()??;
         let kept: Value = serde_json::from_slice(&kept).ok()?;
         if kept["file"].as_str().map(Path::new) != Some(file) {
@@ -184,7 +184,7 @@ mod tests {
         std::fs::write(&other, "{").unwrap();
         assert_eq!(kept.usable(&other, ConfigOwner::Personal).config.basis, ConfigSource::Partial);
         // A workspace cannot recall what only the user may set.
-        assert!(kept.recall(&one, ConfigOwner::Workspace).is_none());
-        assert!(kept.recall(&one, ConfigOwner::Personal).is_some());
+        assert!(kept.last_good(&one, ConfigOwner::Workspace).is_none());
+        assert!(kept.last_good(&one, ConfigOwner::Personal).is_some());
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 
 /// Limits on depth, folders and files, beyond any real use.
 const MAX_DEPTH: usize = 16;
@@ -48,6 +48,12 @@ pub struct WatchRule {
     depth: usize,
 }
 
+impl PartialEq for WatchRule {
+    fn eq(&self, other: &Self) -> bool {
+        self.pattern.glob == other.pattern.glob && self.below == other.below && self.depth == other.depth
+    }
+}
+
 impl WatchRule {
     /// Whether a file or folder of this name could change what the glob matches.
     pub fn is_relevant(&self, name: &OsStr, may_be_folder: bool) -> bool {
@@ -76,6 +82,7 @@ pub fn walk(root: &Path, globs: &[String], confined: bool) -> WalkResult {
 
 #[derive(Debug)]
 struct Pattern {
+    glob: Box<str>,
     matcher: PathMatcher,
     /// How many folders deep a match can be.
     depth: usize,
@@ -133,7 +140,7 @@ impl Pattern {
             }
         };
         let depth = if anywhere { MAX_DEPTH } else { glob.matches('/').count().min(MAX_DEPTH) };
-        Some(Self { matcher, depth })
+        Some(Self { glob: glob.into(), matcher, depth })
     }
 
     /// Whether the glob matches this path, relative to the root.

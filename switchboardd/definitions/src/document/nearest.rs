@@ -8,38 +8,14 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
     if name.len() > MAX_NAME {
         return None;
     }
-    let wanted: Vec<char> = name.to_lowercase().chars().collect();
+    let wanted = name.to_lowercase();
+    let length = wanted.chars().count();
     known
         .filter(|candidate| candidate.len() <= MAX_NAME)
-        .map(|candidate| {
-            (distance(&wanted, &candidate.to_lowercase().chars().collect::<Vec<_>>()), candidate)
-        })
-        .filter(|(distance, candidate)| *distance <= candidate.chars().count().max(wanted.len()) / 3 + 1)
+        .map(|candidate| (strsim::osa_distance(&wanted, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= candidate.chars().count().max(length) / 3 + 1)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
-}
-
-/// Edit distance: letters to insert, drop, change or swap.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = match (i, j) {
-                (0, _) => j,
-                (_, 0) => i,
-                _ => {
-                    let change = usize::from(a[i - 1] != b[j - 1]);
-                    let mut best =
-                        (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + change);
-                    if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                        best = best.min(rows[i - 2][j - 2] + 1);
-                    }
-                    best
-                }
-            };
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 
 /// Whether the name of a file may be a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

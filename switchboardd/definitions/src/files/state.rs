@@ -7,7 +7,7 @@ use std::path::Path;
 
 use switchboard_wire::folder::{self, private_folder};
 
-use crate::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 
 /// Subfolders that only the daemon and its commands use.
 pub const FOLDERS: [&str; 9] = [

@@ -1,12 +1,15 @@
 //! A definition together with the verdict on it.
 
+use std::sync::Arc;
+
 use super::TrustStatus;
 use crate::definition::{Definition, Launch};
 
 /// A definition and its trust status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgedDefinition {
-    pub definition: Definition,
+    /// Shared by all suites that show it.
+    pub definition: Arc<Definition>,
     pub trust_status: TrustStatus,
     /// Why a definition of the user's own is held nevertheless.
     pub why_held: Option<String>,

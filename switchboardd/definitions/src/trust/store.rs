@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use switchboard_wire::folder::{check_itself, private_folder};
 
 use super::{Decision, TrustRecord, TrustRecords};
-use crate::event_loop::may_block;
 use crate::files::regular::{self, Links, OpenFileError};
 use crate::files::{is_ours_alone, open_own, replace};
+use switchboard_wire::event_loop::may_block;
 
 const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 64 * 1024 * 1024;

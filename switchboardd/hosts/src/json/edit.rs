@@ -1,4 +1,7 @@
 //! Adds and removes members of a JSON file by editing its text: every other byte stays.
+//!
+//! Not with the syntax tree of `jsonc_parser::cst`: it appends to an object on one line by breaking that object
+//! into lines, and removing the member again leaves it broken, where `undo` has to bring back every byte.
 
 use jsonc_parser::ast::{Object, ObjectProp, Value};
 use jsonc_parser::common::Ranged;

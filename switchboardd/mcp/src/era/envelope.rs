@@ -136,8 +136,8 @@ pub fn without_extensions(params: Raw<'_>) -> Option<Vec<u8>> {
         .map(|(key, value)| format!("{}:{}", quoted(key), value.get()))
         .collect();
     let whole = params.get().as_bytes();
-    let hole = switchboard_wire::envelope::range_of(whole, declared.get());
-    Some(switchboard_wire::envelope::splice(whole, hole, format!("{{{}}}", kept.join(",")).as_bytes()))
+    let range = switchboard_wire::envelope::range_of(whole, declared.get());
+    Some(switchboard_wire::envelope::splice(whole, range, format!("{{{}}}", kept.join(",")).as_bytes()))
 }
 
 /// Writes the members that do not belong to one hop, each followed by a comma.

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -165,52 +167,18 @@ pub fn encoded(text: &str) -> Cow<'_, str> {
     let is_plain = text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
         && text.trim_matches([' ', '\t']).len() == text.len()
         && !(text.starts_with(PREFIX) && text.ends_with(SUFFIX));
-    if is_plain { text.into() } else { format!("{PREFIX}{}{SUFFIX}", to_base64(text.as_bytes())).into() }
+    if is_plain { text.into() } else { format!("{PREFIX}{}{SUFFIX}", BASE64.encode(text)).into() }
 }
 
 /// The text of a header value; `None` if it is marked as base64 but invalid.
-pub fn decoded(value: &str) -> Option<String> {
+pub fn decoded(value: &str) -> Option<Cow<'_, str>> {
     match value.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)) {
-        None => Some(value.to_owned()),
-        Some(encoded) => from_base64(encoded).and_then(|bytes| String::from_utf8(bytes).ok()),
-    }
-}
-
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn to_base64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for place in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= chunk.len() { char::from(digit) } else { '=' });
+        None => Some(value.into()),
+        Some(encoded) => {
+            let bytes = BASE64.decode(encoded).ok()?;
+            String::from_utf8(bytes).ok().map(Into::into)
         }
     }
-    text
-}
-
-/// Decodes standard base64 with padding.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let digit =
-        |byte: u8| DIGITS.iter().position(|digit| *digit == byte).and_then(|at| u32::try_from(at).ok());
-    let digits = text.trim_end_matches('=');
-    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut held, mut bits) = (0_u32, 0_u32);
-    for byte in digits.bytes() {
-        held = (held << 6) | digit(byte)?;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push(u8::try_from((held >> bits) & 0xff).ok()?);
-            held &= (1 << bits) - 1;
-        }
-    }
-    (held == 0).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -226,11 +194,10 @@ mod tests {
         for (text, bytes) in
             [("SGVsbG8=", "Hello"), ("", ""), ("SGVs", "Hel"), ("w6k=", "é"), ("SGVsbA==", "Hell")]
         {
-            assert_eq!(from_base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
-            assert_eq!(to_base64(bytes.as_bytes()), text);
+            assert_eq!(decoded(&format!("{PREFIX}{text}{SUFFIX}")).as_deref(), Some(bytes), "{text}");
         }
         for wrong in ["SGVsbG8", "SGVs!!!bG8=", "====", "S===", "SGVsbG9="] {
-            assert_eq!(from_base64(wrong), None, "{wrong}");
+            assert_eq!(decoded(&format!("{PREFIX}{wrong}{SUFFIX}")), None, "{wrong}");
         }
     }
 

@@ -89,7 +89,7 @@ impl StateSigner {
             mac.update(&(part.len() as u64).to_le_bytes());
             mac.update(part.as_bytes());
         }
-        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+        switchboard_wire::hex::hex(&mac.finalize().into_bytes())
     }
 }
 

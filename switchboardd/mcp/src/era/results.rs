@@ -1,7 +1,6 @@
 //! Converts results between the eras. `resultType`, `ttlMs`, `cacheScope` and the server info in `_meta`
 //! exist only in the modern one: added for modern hosts, removed for legacy ones.
 
-use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
 
@@ -51,33 +50,33 @@ pub fn for_legacy(result: Raw<'_>) -> String {
 /// A legacy child's result or one of ours, for a modern host. `server`: the server that made it.
 pub fn for_modern(result: Raw<'_>, method: &str, server: &str) -> String {
     let Some(members) = Members::of(result) else { return result.get().to_owned() };
-    let mut more = Vec::new();
+    let mut more = String::with_capacity(128 + server.len());
+    let mut add = |parts: &[&str]| {
+        more.push_str(if more.is_empty() { "" } else { "," });
+        parts.iter().for_each(|part| more.push_str(part));
+    };
     if members.get("resultType").is_none() {
-        more.push(r#""resultType":"complete""#.to_owned());
+        add(&[r#""resultType":"complete""#]);
     }
     if is_cached(method) {
         if members.get("ttlMs").is_none() {
-            more.push(r#""ttlMs":0"#.to_owned());
+            add(&[r#""ttlMs":0"#]);
         }
         if members.get("cacheScope").is_none() {
-            more.push(r#""cacheScope":"private""#.to_owned());
+            add(&[r#""cacheScope":"private""#]);
         }
     }
-    let named = format!("{}:{server}", quoted(SERVER_KEY));
     match members.get("_meta").and_then(|meta| Some((meta, Members::of(meta)?))) {
-        Some((_, meta)) if meta.get(SERVER_KEY).is_some() => insert_members(result.get(), &more.join(",")),
+        Some((_, meta)) if meta.get(SERVER_KEY).is_some() => insert_members(result.get(), &more),
         Some((meta, _)) => {
             let whole = result.get();
             let place = switchboard_wire::envelope::range_of(whole.as_bytes(), meta.get());
-            let named = insert_members(meta.get(), &named);
-            insert_members(
-                &format!("{}{named}{}", &whole[..place.start], &whole[place.end..]),
-                &more.join(","),
-            )
+            let named = insert_members(meta.get(), &["\"", SERVER_KEY, "\":", server].concat());
+            insert_members(&[&whole[..place.start], &named, &whole[place.end..]].concat(), &more)
         }
         None => {
-            more.push(format!(r#""_meta":{{{named}}}"#));
-            insert_members(result.get(), &more.join(","))
+            add(&[r#""_meta":{""#, SERVER_KEY, r#"":"#, server, "}"]);
+            insert_members(result.get(), &more)
         }
     }
 }

@@ -83,7 +83,7 @@ pub fn fingerprint(params: Option<Raw<'_>>) -> String {
     if let Some(asked) = Raw::parse(asked.as_bytes()) {
         push_plain(asked, 0, &mut plain);
     }
-    Sha256::digest(plain.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    switchboard_wire::hex::hex(&Sha256::digest(plain.as_bytes()))
 }
 
 /// From this depth on, a value is used as it is written.

@@ -57,13 +57,13 @@ pub enum AuthDecision {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// The user has to log in; `open` is the login page, if there is one already.
-    #[error("needs a login: run `switchboard login {child}`{}", opening(.open.as_deref()))]
+    #[error("needs a login: run `switchboard login {child}`{}", open_hint(.open.as_deref()))]
     Login { child: Box<str>, open: Option<Box<str>> },
     /// The login failed; `why` says what the user can do about it.
     #[error("could not be logged in to: {why}")]
     Failed { why: String },
 }
 
-fn opening(url: Option<&str>) -> String {
+fn open_hint(url: Option<&str>) -> String {
     url.map_or(String::new(), |url| format!(", or open {url}"))
 }

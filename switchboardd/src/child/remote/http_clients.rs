@@ -1,17 +1,22 @@
 //! The HTTP clients for all remote children. Created on first use: without remote children they cost nothing,
 //! and certificates are read only if needed.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, ClientBuilder, NoProxy, Proxy, Url};
-use switchboard_definitions::event_loop::{may_block, run_blocking};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, NoProxy, Proxy, Url};
+use switchboard_definitions::files::regular::{self, Links, OpenFileError};
+use switchboard_wire::event_loop::{may_block, run_blocking};
 use tokio::sync::OnceCell;
 
 use super::RemoteError;
 use super::address::is_loopback;
 use crate::system::environment::ChildEnvironment;
+
+/// Larger than any bundle of certificates.
+const MAX_PEM_FILE: u64 = 16 * 1024 * 1024;
 
 /// Timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -79,16 +84,37 @@ pub(crate) async fn external_client(
     variables: &ChildEnvironment,
     adjust: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> reqwest::Result<Client> {
-    install_crypto();
-    let mut client = base_builder().no_proxy();
-    if let Some(proxy) = proxy(variables) {
-        client = client.proxy(proxy);
-    }
-    let client = adjust(client);
+    let client = adjust(proxied_builder(variables));
     let file = variables.get(SSL_CERT_FILE).map(ToOwned::to_owned);
     // Reads all certificates of the system.
     let build = move || client.tls_certs_merge(own_certificates(file.as_deref())).build();
     run_blocking(build).await
+}
+
+/// A client for other machines, with the proxy of the user's login shell, that trusts these certificates
+/// instead of the usual ones, if they are given. `own` identifies us.
+pub(crate) async fn pinned_client(
+    variables: &ChildEnvironment,
+    trusted: Option<Vec<Certificate>>,
+    own: Option<Identity>,
+) -> reqwest::Result<Client> {
+    let with_identity = |client: ClientBuilder| match own {
+        Some(own) => client.identity(own),
+        None => client,
+    };
+    match trusted {
+        Some(trusted) => with_identity(proxied_builder(variables)).tls_certs_only(trusted).build(),
+        None => external_client(variables, with_identity).await,
+    }
+}
+
+fn proxied_builder(variables: &ChildEnvironment) -> ClientBuilder {
+    install_crypto();
+    let client = base_builder().no_proxy();
+    match proxy(variables) {
+        Some(proxy) => client.proxy(proxy),
+        None => client,
+    }
 }
 
 fn base_builder() -> ClientBuilder {
@@ -126,12 +152,26 @@ fn proxy(variables: &ChildEnvironment) -> Option<Proxy> {
 fn own_certificates(file: Option<&str>) -> Vec<Certificate> {
     let Some(file) = file else { return Vec::new() };
     may_block();
-    let read = std::fs::read(file).map_err(|error| error.to_string());
-    let read = read.and_then(|pem| Certificate::from_pem_bundle(&pem).map_err(|error| error.to_string()));
+    let read = read_pem(Path::new(file))
+        .and_then(|pem| Certificate::from_pem_bundle(&pem).map_err(|error| error.to_string()));
     read.unwrap_or_else(|why| {
         tracing::warn!(target: "remote", "`SSL_CERT_FILE` `{file}` is not used: {why}");
         Vec::new()
     })
+}
+
+/// Reads a file with certificates or a key. Neither a pipe nor a huge file is read.
+pub fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
+    let (opened, _) = regular::open(file, Links::Follow).map_err(|why| match why {
+        OpenFileError::Absent | OpenFileError::DanglingLink => "it does not exist".to_owned(),
+        OpenFileError::Irregular => "it is not a regular file".to_owned(),
+        OpenFileError::Failed(error) => error.to_string(),
+    })?;
+    match regular::read_up_to(MAX_PEM_FILE, opened) {
+        Ok(Some(pem)) => Ok(pem),
+        Ok(None) => Err(format!("it is larger than {} MiB", MAX_PEM_FILE >> 20)),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The innermost cause. The outer errors name the URL, which may contain a secret.

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use memchr::{memchr, memchr2};
 
 /// Longer pauses are cut to this (ms).
 const LONGEST_RETRY: u64 = 60_000;
@@ -72,7 +73,7 @@ impl Parser {
                 rest = &rest[1..];
                 continue;
             }
-            match rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            match memchr2(b'\n', b'\r', rest) {
                 Some(end) => {
                     self.keep(&rest[..end]);
                     self.after_cr = rest[end] == b'\r';
@@ -149,7 +150,7 @@ impl Parser {
         if line.is_empty() {
             return self.end_event();
         }
-        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+        let (field, value) = match memchr(b':', &line) {
             Some(colon) => {
                 let value = &line[colon + 1..];
                 (&line[..colon], value.strip_prefix(b" ").unwrap_or(value))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use switchboard_definitions::event_loop::run_blocking;
+use switchboard_wire::event_loop::run_blocking;
 
 use crate::observe::metrics::series::Histogram;
 use crate::observe::metrics::text::{Labels, MetricType};

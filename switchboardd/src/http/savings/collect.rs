@@ -7,7 +7,6 @@ use switchboard_definitions::definition::Launch;
 use switchboard_wire::envelope::string;
 
 use crate::catalog::Catalog;
-use crate::child::process_tree::{memory_of, memory_of_copy, proportional};
 use crate::face;
 use crate::pool::Pool;
 use crate::savings::snapshot::{
@@ -16,6 +15,7 @@ use crate::savings::snapshot::{
 use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::Suite;
+use switchboard_guard::process_tree::{memory_of, memory_of_copy, proportional};
 
 /// Maps the file and name of a suite's definition to the index of its row.
 type SuiteRowIndex = HashMap<(PathBuf, String), usize>;

@@ -2,7 +2,6 @@
 //! their connection closes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
@@ -21,9 +20,6 @@ use crate::session::{AbortReason, Session, Streams};
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
 
-/// A lone answer that is ready within this time is sent as JSON instead of a stream.
-pub(super) const JSON_WINDOW: Duration = Duration::from_millis(250);
-
 /// The requests of one POST.
 pub(super) struct PostedRequests {
     pub(super) requests: Vec<Bytes>,
@@ -33,8 +29,8 @@ pub(super) struct PostedRequests {
     pub(super) parent: Option<SpanContext>,
 }
 
-/// Runs the requests. Answers with JSON if all answers arrive within `JSON_WINDOW` and nothing else does,
-/// else with an event stream.
+/// Runs the requests. Answers with JSON if all answers arrive within the daemon's `json_window` and nothing
+/// else does, else with an event stream.
 pub(super) async fn answer(
     daemon: &Arc<Daemon>,
     face: Face,
@@ -60,7 +56,11 @@ pub(super) async fn answer(
         }
         while open.join_next().await.is_some() {}
     });
-    let _ = tokio::time::timeout(JSON_WINDOW, all_answered(&stream.mailbox)).await;
+    tokio::select! {
+        biased;
+        () = all_answered(&stream.mailbox) => {}
+        () = daemon.json_window.wait() => {}
+    }
     let answers = stream.mailbox.only_answers().filter(|_| stream.mailbox.is_closed());
     match answers.as_deref() {
         Some([answer]) if !is_batch => {

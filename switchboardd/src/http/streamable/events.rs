@@ -1,12 +1,12 @@
 //! Writes the messages of a mailbox to a host as an event stream, while the host reads it.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::response::Response;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 use super::sse;
 use crate::caller::mailbox::Mailbox;
@@ -20,6 +20,9 @@ const QUEUE_LEN: usize = 4;
 
 /// The first revision whose hosts resume streams.
 const RESUMABLE_REVISION: &str = "2025-11-25";
+
+/// A request that is being answered. Dropping it cancels the request.
+pub(super) type RunningCall = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where a host starts to read a stream.
 #[derive(Debug, Clone, Copy)]
@@ -42,14 +45,22 @@ pub(super) fn response(daemon: &Arc<Daemon>, reading: ReadGuard, start: StreamSt
     streaming(pieces)
 }
 
-/// Response with the stream of one call; the call is cancelled when the connection closes.
-pub(super) fn of_call(mailbox: Arc<Mailbox>, call: JoinSet<()>) -> Response {
+/// Response with the stream of one call, which is `None` if it has ended. The call is cancelled when the
+/// connection closes.
+pub(super) fn of_call(mailbox: Arc<Mailbox>, call: Option<RunningCall>) -> Response {
     let (out, pieces) = mpsc::channel(QUEUE_LEN);
     tokio::spawn(async move {
-        let _call = call;
+        // The end of the call closes the mailbox, which ends the stream once everything is written.
+        let call = async {
+            if let Some(call) = call {
+                call.await;
+            }
+            std::future::pending().await
+        };
         tokio::select! {
             _ = write(&mailbox, 0, |_| None, false, &out) => {}
             () = out.closed() => {}
+            () = call => {}
         }
     });
     streaming(pieces)

@@ -37,7 +37,7 @@ fn differs(header: &str, given: Option<&str>, body: Option<&str>) -> String {
 }
 
 /// The value of a header, trimmed and decoded. An error if the header is repeated.
-fn value(headers: &HeaderMap, name: &str) -> Result<Option<String>, String> {
+fn value<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<Cow<'a, str>>, String> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {

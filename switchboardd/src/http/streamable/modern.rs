@@ -1,6 +1,7 @@
 //! Modern hosts over HTTP: no session, and no stream that outlives its request. Headers repeat parts of the
 //! body. A host cancels a request by closing its connection.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -12,9 +13,9 @@ use switchboard_mcp::methods;
 use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
-use tokio::task::JoinSet;
 
-use super::calls::{CallOrigin, CloseOnDrop, JSON_WINDOW, all_answered};
+use super::calls::{CallOrigin, CloseOnDrop, all_answered};
+use super::events::RunningCall;
 use super::{events, headers};
 use crate::caller::mailbox::{Mailbox, MessageKind};
 use crate::catalog::workspace::Workspace;
@@ -53,24 +54,30 @@ pub(super) async fn post(
     let caller = session.caller.on_stream(mailbox.clone());
     let call = CallOrigin { parent: parent(daemon, given), daemon: daemon.clone(), face, session, caller };
     let (closing, body) = (CloseOnDrop(mailbox.clone()), body.clone());
-    // Dropping this set cancels the call. The handler owns it first, then the stream.
-    let mut running = JoinSet::new();
-    running.spawn(async move {
+    // The handler runs the call itself, because most calls end before a task of their own would pay. If this
+    // one takes longer, the stream takes it over.
+    let mut running: RunningCall = Box::pin(async move {
         let _closing = closing;
         run(call, &body).await;
     });
-    let _ = tokio::time::timeout(JSON_WINDOW, all_answered(&mailbox)).await;
+    let ended = tokio::select! {
+        biased;
+        () = &mut running => true,
+        () = all_answered(&mailbox) => false,
+        () = daemon.json_window.wait() => false,
+    };
     let answers = mailbox.only_answers().filter(|_| mailbox.is_closed());
     Ok(match answers.as_deref() {
         Some([answer]) => json_response(status_of(answer), Body::from(answer.clone())),
-        _ => events::of_call(mailbox, running),
+        _ => events::of_call(mailbox, (!ended).then_some(running)),
     })
 }
 
 async fn run(call: CallOrigin, body: &[u8]) {
-    let Ok(Message::Request { id, method, params }) = Message::parse(body) else { return };
+    // It was checked when it arrived.
+    let Ok(Message::Request { id, method, params }) = Message::peek(body) else { return };
     let method = method.name();
-    let answer = run_request(call.context(), IncomingRequest { id, method: &method, params }, None);
+    let answer = pin!(run_request(call.context(), IncomingRequest { id, method: &method, params }, None));
     let answer = if method == methods::LISTEN {
         tokio::select! {
             answer = answer => answer,
@@ -87,7 +94,7 @@ async fn run(call: CallOrigin, body: &[u8]) {
 
 /// An error from a child or a face is no HTTP error; the specification makes two exceptions.
 fn status_of(answer: &[u8]) -> StatusCode {
-    let code = match Message::parse(answer) {
+    let code = match Message::peek(answer) {
         Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
             Members::of(error).and_then(|error| error.get("code")?.get().parse::<i64>().ok())
         }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oauth2::PkceCodeVerifier;
 use tokio::sync::{mpsc, watch};
 use url::Url;
 
@@ -15,6 +14,7 @@ use crate::oauth::discovery::{self, DiscoveredServer};
 use crate::oauth::error_response;
 use crate::oauth::fetch::OauthHttp;
 use crate::oauth::grant::{self, AuthorizationTerms, AuthorizationUrl, GrantError};
+use crate::oauth::pkce::Verifier;
 use crate::oauth::scopes::{self, ScopeSources, Scopes};
 use crate::oauth::store::LoginStoreError;
 use crate::oauth::stored_login::StoredLogin;
@@ -152,7 +152,7 @@ impl PreparedLogin {
         };
         match brought {
             Ok(CallbackResult::Code(code)) => {
-                login.complete(&self.fetch, &self.terms, code, page.verifier).await
+                login.complete(&self.fetch, &self.terms, &code, &page.verifier).await
             }
             Ok(CallbackResult::Denied(why)) => Err(format!("the authorization server said no: {why}")),
             Ok(CallbackResult::WrongIssuer(Some(other))) => Err(format!(
@@ -271,8 +271,8 @@ impl Login {
         &self,
         fetch: &OauthHttp,
         terms: &AuthorizationTerms,
-        code: String,
-        verifier: PkceCodeVerifier,
+        code: &str,
+        verifier: &Verifier,
     ) -> AttemptResult {
         let _turn = self.turn.lock().await;
         let _lock = self.store.lock(&self.name).await.map_err(|error| error.to_string())?;

@@ -1,6 +1,8 @@
 //! Classifies responses for the `error_type` label. The values come from a fixed list, whatever a child
 //! sends.
 
+use std::sync::LazyLock;
+
 use memchr::memmem;
 use switchboard_wire::envelope::Outcome;
 use switchboard_wire::members::Members;
@@ -22,16 +24,17 @@ pub fn of(outcome: Outcome<'_>) -> Option<&'static str> {
 
 /// Classifies a result that the daemon wrote itself.
 pub fn of_text(result: &str) -> Option<&'static str> {
-    memmem::find(result.as_bytes(), IS_ERROR_KEY)?;
+    IS_ERROR_KEY.find(result.as_bytes())?;
     of_result(Raw::parse(result.as_bytes())?)
 }
 
-/// Matches only a key: inside a JSON string the quotes would be escaped.
-const IS_ERROR_KEY: &[u8] = b"\"isError\"";
+/// Finds only a key: inside a JSON string the quotes would be escaped.
+static IS_ERROR_KEY: LazyLock<memmem::Finder<'static>> =
+    LazyLock::new(|| memmem::Finder::new(b"\"isError\""));
 
 fn of_result(result: Raw<'_>) -> Option<&'static str> {
     // Almost no result contains it, and a result without it need not be parsed.
-    memmem::find(result.get().as_bytes(), IS_ERROR_KEY)?;
+    IS_ERROR_KEY.find(result.get().as_bytes())?;
     let is_error = Members::of(result)?.get("isError")?;
     (is_error.get() == "true").then_some(TOOL_ERROR)
 }

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, getrlimit};
 
-use switchboard_definitions::event_loop::may_block;
+use switchboard_wire::event_loop::may_block;
 
 #[derive(Debug, Default)]
 pub(super) struct ProcessStats {

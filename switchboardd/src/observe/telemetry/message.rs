@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use switchboard_wire::envelope::quoted;
+use switchboard_wire::hex::hex;
 
 #[derive(Debug, Clone)]
 pub enum FieldValue {
@@ -93,9 +94,7 @@ impl FieldValue {
             Self::Text(text) => out.push_str(&quoted(text)),
             Self::Id(id) => {
                 out.push('"');
-                for byte in id {
-                    let _ = write!(out, "{byte:02x}");
-                }
+                out.push_str(&hex(id));
                 out.push('"');
             }
             Self::Fixed64(number) => {

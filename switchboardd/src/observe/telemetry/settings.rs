@@ -3,6 +3,8 @@
 //! Every unsupported value gives a warning that names its variable. An unsupported exporter, protocol or
 //! endpoint turns that export off; any other bad value is ignored or replaced by the default.
 
+use std::borrow::Cow;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
@@ -22,6 +24,23 @@ pub struct ExportTarget {
     pub headers: Vec<(String, String)>,
     pub encoding: OtlpEncoding,
     pub timeout: Duration,
+    pub gzip: bool,
+    pub tls: TlsFiles,
+}
+
+/// PEM files for the connection to a collector, each with the variable that names it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificates to trust instead of the system's.
+    pub certificate: Option<NamedFile>,
+    /// Our own certificate and its key.
+    pub client: Option<(NamedFile, NamedFile)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedFile {
+    pub variable: String,
+    pub path: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -123,17 +142,17 @@ impl<V: Fn(&str) -> Option<String>> SettingsReader<'_, V> {
                 }
             },
         };
-        for unused in ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"] {
-            if let Some((name, _)) = self.own_or_all(kind, unused) {
+        let gzip = match self.own_or_all(kind, "COMPRESSION") {
+            None => false,
+            Some((_, value)) if matches!(value.as_str(), "gzip" | "none") => value == "gzip",
+            Some((name, other)) => {
                 self.warn(format!(
-                    "`{name}` is not used; certificates are those of the system and `SSL_CERT_FILE`"
+                    "`{name}` is `{other}`, which Switchboard does not have, so nothing is compressed; use `gzip` or `none`"
                 ));
+                false
             }
-        }
-        if let Some((name, other)) = self.own_or_all(kind, "COMPRESSION").filter(|(_, value)| value != "none")
-        {
-            self.warn(format!("`{name}` is `{other}`, and nothing is compressed"));
-        }
+        };
+        let tls = self.tls_files(kind);
         let url =
             if name == own { endpoint.clone() } else { format!("{}/{path}", endpoint.trim_end_matches('/')) };
         let url =
@@ -150,7 +169,27 @@ impl<V: Fn(&str) -> Option<String>> SettingsReader<'_, V> {
         let headers =
             self.own_or_all(kind, "HEADERS").map(|(name, text)| self.pairs(&name, &text)).unwrap_or_default();
         let timeout = Duration::from_millis(timeout.max(1));
-        Some(ExportTarget { url, headers, encoding: spelling, timeout })
+        Some(ExportTarget { url, headers, encoding: spelling, timeout, gzip, tls })
+    }
+
+    fn tls_files(&mut self, kind: &str) -> TlsFiles {
+        let file = |rest: &str| {
+            let (variable, path) = self.own_or_all(kind, rest)?;
+            Some(NamedFile { variable, path: path.into() })
+        };
+        let certificate = file("CERTIFICATE");
+        let client = match (file("CLIENT_CERTIFICATE"), file("CLIENT_KEY")) {
+            (Some(own), Some(key)) => Some((own, key)),
+            (Some(alone), None) | (None, Some(alone)) => {
+                self.warn(format!(
+                    "`{}` is not used: a certificate needs its key, in `…_CLIENT_CERTIFICATE` and `…_CLIENT_KEY`",
+                    alone.variable
+                ));
+                None
+            }
+            (None, None) => None,
+        };
+        TlsFiles { certificate, client }
     }
 
     fn sampler(&mut self) -> Sampler {
@@ -232,20 +271,9 @@ impl<V: Fn(&str) -> Option<String>> SettingsReader<'_, V> {
     }
 }
 
+/// A `%` that begins no code stays as it is.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, behind @ ..] = rest {
-        rest = behind;
-        if *first == b'%' {
-            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &rest[2..];
-        } else {
-            bytes.push(*first);
-        }
-    }
-    String::from_utf8(bytes).ok()
+    percent_encoding::percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -305,6 +333,33 @@ mod tests {
     }
 
     #[test]
+    fn compression_and_certificates_are_those_of_the_signal_or_of_all() {
+        let settings = read(&[
+            ALL,
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "none"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/ca.pem"),
+            ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/traces.pem"),
+            ("OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE", "/me.pem"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/all.pem"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/me.key"),
+        ])
+        .unwrap();
+        assert_eq!(settings.warnings, [""; 0]);
+        let (traces, metrics) = (settings.traces.unwrap(), settings.metrics.unwrap());
+        assert!(traces.gzip && !metrics.gzip);
+        let named = |rest: &str, path: &str| NamedFile {
+            variable: format!("OTEL_EXPORTER_OTLP_{rest}"),
+            path: path.into(),
+        };
+        assert_eq!(traces.tls.certificate, Some(named("TRACES_CERTIFICATE", "/traces.pem")));
+        assert_eq!(metrics.tls.certificate, Some(named("CERTIFICATE", "/ca.pem")));
+        let key = named("CLIENT_KEY", "/me.key");
+        assert_eq!(traces.tls.client, Some((named("CLIENT_CERTIFICATE", "/all.pem"), key.clone())));
+        assert_eq!(metrics.tls.client, Some((named("METRICS_CLIENT_CERTIFICATE", "/me.pem"), key)));
+    }
+
+    #[test]
     fn unsupported_values_give_a_warning() {
         for (variable, value) in [
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
@@ -320,8 +375,9 @@ mod tests {
             assert!(warning.contains(&format!("`{variable}`")) && !warning.contains("hunter2"), "{warning}");
         }
         for (variable, value) in [
-            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
-            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/x.pem"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/x.pem"),
+            ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "/x.key"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "authorization:hunter2"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
             ("OTEL_TRACES_SAMPLER", "jaeger_remote"),

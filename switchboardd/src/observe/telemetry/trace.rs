@@ -3,6 +3,7 @@
 use std::fmt;
 
 use switchboard_wire::envelope::range_of;
+use switchboard_wire::hex::hex;
 use switchboard_wire::members::{Members, insert_members};
 use switchboard_wire::raw::Raw;
 
@@ -67,11 +68,7 @@ impl SpanContext {
 
 impl fmt::Display for SpanContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("00-")?;
-        self.trace.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        f.write_str("-")?;
-        self.span.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, "-{:02x}", u8::from(self.sampled))
+        write!(f, "00-{}-{}-{:02x}", hex(&self.trace), hex(&self.span), u8::from(self.sampled))
     }
 }
 

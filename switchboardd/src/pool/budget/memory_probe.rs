@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use switchboard_definitions::event_loop::try_run_blocking;
+use switchboard_wire::event_loop::try_run_blocking;
 use tokio::time::Instant;
 
-use crate::child::process_tree::{memory_of_each, own_memory};
+use switchboard_guard::process_tree::{memory_of_each, own_memory};
 
 /// How long a measurement is valid.
 const MAX_AGE: Duration = Duration::from_secs(1);

@@ -63,8 +63,9 @@ impl PoolState {
             let mut owners = std::mem::take(&mut self.resubscribing);
             owners
                 .retain(|owner| !owner.is_closed() && !self.alive().any(|member| member.is_owned_by(owner)));
-            let idle =
-                owners.iter().filter(|owner| !self.starting.iter().any(|start| start.is_for(Some(owner))));
+            let idle = owners
+                .iter()
+                .filter(|owner| !self.starting.iter().any(|start| start.belongs_to(Some(owner))));
             missing.extend(idle.take(room).map(|owner| Some(owner.clone())));
             room -= missing.len();
             self.resubscribing = owners;

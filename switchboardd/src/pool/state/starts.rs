@@ -34,7 +34,7 @@ impl Start {
         self.room_until.is_some()
     }
 
-    pub(super) fn is_for(&self, owner: Option<&Arc<Caller>>) -> bool {
+    pub(super) fn belongs_to(&self, owner: Option<&Arc<Caller>>) -> bool {
         match (&self.owner, owner) {
             (Some(own), Some(owner)) => Arc::ptr_eq(own, owner),
             (None, None) => true,
@@ -84,7 +84,7 @@ impl PoolState {
     ) {
         self.starting.retain(|under_way| !Arc::ptr_eq(under_way, start));
         let Some(failure) = failure else {
-            self.failed.retain(|failed| !failed.is_for(start.owner.as_ref()));
+            self.failed.retain(|failed| !failed.belongs_to(start.owner.as_ref()));
             return;
         };
         let _ = start.failure.set((now, failure.clone()));

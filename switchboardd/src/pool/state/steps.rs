@@ -186,7 +186,7 @@ impl PoolState {
         if matches!(awaited, StartStatus::UnderWay) {
             return LeaseStep::Wait;
         }
-        if let Some(under_way) = self.starting.iter().find(|start| start.is_for(owner)) {
+        if let Some(under_way) = self.starting.iter().find(|start| start.belongs_to(owner)) {
             waiter.waits_for(under_way, false);
             return LeaseStep::Wait;
         }
@@ -220,7 +220,7 @@ impl PoolState {
     /// Why a start failed that this caller would have waited for if its call had not been queued behind
     /// another one of its host.
     fn failed_since(&self, asked: Instant, owner: Option<&Arc<Caller>>) -> Option<PoolError> {
-        let failed = self.failed.iter().rev().filter(|start| start.is_for(owner));
+        let failed = self.failed.iter().rev().filter(|start| start.belongs_to(owner));
         let told = failed.filter_map(|start| start.failure.get()).filter(|(at, _)| *at > asked);
         // There may be room by now: that is checked again.
         told.map(|(_, error)| error).find(|error| !matches!(error, PoolError::NoRoom(_))).cloned()

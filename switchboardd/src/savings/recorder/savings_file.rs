@@ -10,9 +10,9 @@ use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use switchboard_definitions::event_loop::may_block;
 use switchboard_definitions::files::{open_own, replace};
 use switchboard_definitions::time::unix_seconds;
+use switchboard_wire::event_loop::may_block;
 use switchboard_wire::runtime_paths::private_folder;
 
 use super::{Fingerprint, SuiteDelta};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use switchboard_definitions::event_loop::{may_block, run_blocking};
 use switchboard_definitions::files::{open_own, private};
+use switchboard_wire::event_loop::{may_block, run_blocking};
 use switchboard_wire::runtime_paths::private_folder;
 
 use super::{SecretString, SecretsError};

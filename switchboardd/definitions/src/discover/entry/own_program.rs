@@ -5,7 +5,7 @@ const WRAPPERS: [&str; 13] = [
     "env", "sh", "bash", "zsh", "dash", "fish", "nohup", "setsid", "nice", "timeout", "exec", "sudo",
     "stdbuf",
 ];
-const OWN_PROGRAMS: [&str; 2] = ["switchboard", "switchboardd"];
+const OWN_PROGRAMS: [&str; 4] = ["switchboard", "switchboardd", "switchboard-ctl", "switchboard-guard"];
 
 /// Whether the command is Switchboard itself, or a wrapper that would run it.
 pub(super) fn would_start_switchboard(argv: &[String]) -> bool {

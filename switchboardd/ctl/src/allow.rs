@@ -1,0 +1,352 @@
+//! `switchboard allow` and `switchboard deny`: the user's decision on what a workspace may run.
+//!
+//! Works without a daemon, on the files as they are now: what is shown is what is recorded.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::json;
+use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
+use switchboard_definitions::suite_name;
+use switchboard_definitions::trust::view::{ShownValues, View, mentioned};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_wire::visible::visible;
+
+use super::CliExit;
+use super::ask::tell_daemon;
+use super::local_config::LocalConfig;
+use super::output::{complain, failed, is_terminal, print_json, remark, say};
+use super::prompt;
+use crate::args::Args;
+use switchboardd::Layer;
+
+/// Variables that agents set for the commands they run. A speed bump, not a lock.
+const AGENTS: [&str; 14] = [
+    "AI_AGENT",
+    "AMP_CURRENT_THREAD_ID",
+    "ANTIGRAVITY_AGENT",
+    "AUGMENT_AGENT",
+    "CLAUDECODE",
+    "CLINE_ACTIVE",
+    "COPILOT_CLI",
+    "GEMINI_CLI",
+    "GOOSE_TERMINAL",
+    "IFLOW_CLI",
+    "OPENCODE",
+    "QWEN_CODE",
+    "ROO_ACTIVE",
+    "TRAE_AI_SHELL_ID",
+];
+const AGENT_PREFIXES: [&str; 3] = ["CODEX_", "COPILOT_AGENT_", "CURSOR_"];
+
+/// A definition that the user can allow or deny.
+struct Candidate {
+    definition: Definition,
+    /// What would run.
+    wanted: Launch,
+    /// What was allowed last.
+    before: Option<Launch>,
+    denied: bool,
+    root: PathBuf,
+    suite_names: Vec<String>,
+}
+
+impl LocalConfig {
+    /// All definitions of a workspace, and those of the user that may need a decision.
+    fn candidates(&self, root: Option<&Path>) -> Vec<Candidate> {
+        let mut all = candidates(&self.personal, true);
+        if let Some(root) = root {
+            let layer = self.workspace(root);
+            for problem in &layer.problems {
+                remark!("problem: {}", visible(&problem.to_string()));
+            }
+            all.extend(candidates(&layer, false));
+        }
+        all
+    }
+
+    /// The candidates selected by what was typed.
+    fn meant(&self, args: &Args, what: Option<&str>) -> Result<Vec<Candidate>, CliExit> {
+        let here = self.here(args);
+        let Some(what) = what else { return Ok(self.candidates(here.as_deref())) };
+        let by_name = |all: Vec<Candidate>| -> Vec<Candidate> {
+            all.into_iter().filter(|one| one.suite_names.iter().any(|name| name == what)).collect()
+        };
+        let named = by_name(self.candidates(here.as_deref()));
+        if !named.is_empty() {
+            return Ok(named);
+        }
+        let Ok(path) = Path::new(what).canonicalize() else {
+            let place = here.map_or_else(
+                || "outside of a workspace".to_owned(),
+                |root| format!("in `{}`", root.display()),
+            );
+            let what = visible(what);
+            return Err(failed(&format!(
+                "neither a server that waits {} nor a file: `{what}`",
+                visible(&place)
+            )));
+        };
+        if path.is_dir() {
+            return Ok(self.candidates(self.locations.workspace(&path).as_deref()));
+        }
+        // A file's workspace is the nearest folder above it that finds it.
+        let found = path.ancestors().skip(1).chain(here.as_deref()).find_map(|root| {
+            let all = self.candidates(Some(&self.locations.workspace(root)?));
+            let of_file: Vec<_> = all
+                .into_iter()
+                .filter(|one| one.definition.file.canonicalize().is_ok_and(|file| file == path))
+                .collect();
+            (!of_file.is_empty()).then_some(of_file)
+        });
+        found.ok_or_else(|| {
+            let path = path.display().to_string();
+            failed(&format!("nothing in `{}` waits, in this workspace or above it", visible(&path)))
+        })
+    }
+}
+
+/// `own`: the layer is the user's, whose allowed definitions need no decision.
+fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
+    let candidate = |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| {
+        let chosen = layer.config.suite(&definition.name).suite_name;
+        let names = [Some(definition.name.clone()), Some(suite_name::derived(&definition.name)), chosen];
+        Candidate {
+            definition: definition.clone(),
+            wanted: wanted.clone(),
+            before: before.cloned(),
+            denied,
+            root: layer.config.folder.clone(),
+            suite_names: names.into_iter().flatten().collect(),
+        }
+    };
+    let of_entries = layer.entries.iter().filter_map(|entry| {
+        let definition = &entry.definition;
+        let now = definition.launch.as_ref().ok();
+        match &entry.trust_status {
+            TrustStatus::Held => Some(candidate(definition, now?, None, false)),
+            TrustStatus::Outdated { pending: waiting } => Some(candidate(definition, waiting, now, false)),
+            // Was allowed with a certain program, which may have changed since.
+            TrustStatus::Allowed => (!own || definition.command()?.program.is_some())
+                .then(|| now.map(|now| candidate(definition, now, Some(now), false)))
+                .flatten(),
+            TrustStatus::Denied => None,
+        }
+    });
+    let of_denied = layer
+        .denied
+        .iter()
+        .filter_map(|definition| Some(candidate(definition, definition.launch.as_ref().ok()?, None, true)));
+    of_entries.chain(of_denied).collect()
+}
+
+pub(super) async fn run(args: &Args, what: Option<&str>) -> CliExit {
+    if args.json {
+        return failed(
+            &"`allow` asks a person and has no JSON; `switchboard allow --list --json` has what waits",
+        );
+    }
+    if let Some(why) = why_not_interactive() {
+        return failed(&why);
+    }
+    let local = match LocalConfig::open(args) {
+        Ok(local) => local,
+        Err(exit) => return exit,
+    };
+    let meant = match local.meant(args, what) {
+        Ok(meant) => meant,
+        Err(exit) => return exit,
+    };
+    let (mut allowed, mut left) = (0, 0);
+    for candidate in meant {
+        // A denied definition comes up only if it is named.
+        if candidate.denied && what.is_none() {
+            continue;
+        }
+        match consider(&local, &candidate).await {
+            Some(true) => allowed += 1,
+            Some(false) => left += 1,
+            None => {}
+        }
+    }
+    match (allowed, left) {
+        (0, 0) => say!("nothing waits for your word here"),
+        _ => tell_daemon(args).await,
+    }
+    if left > 0 { CliExit::Held } else { CliExit::Ok }
+}
+
+/// Shows one candidate and asks. `None` if there is nothing to ask.
+async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
+    let program = match &candidate.wanted {
+        Launch::Process(launch) => Some(local.resolver.find_program(launch).await),
+        Launch::Remote(_) => None,
+    };
+    // Already allowed, and its program has not changed.
+    let settled = match (&candidate.wanted, &program) {
+        (Launch::Process(LaunchCommand { program: Some(was), .. }), Some(Ok(found))) => was == found,
+        (Launch::Process(LaunchCommand { program: Some(_), .. }), _) => false,
+        (now, _) => candidate.before.as_ref() == Some(now),
+    };
+    if settled {
+        return None;
+    }
+    let given = local.resolver.given(&candidate.wanted).await;
+    let shown = program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str));
+    let view = View {
+        definition: &candidate.definition,
+        launch: &candidate.wanted,
+        program: shown,
+        before: candidate.before.as_ref(),
+        root: &candidate.root,
+        is_masked: false,
+        values: ShownValues::All,
+        given: &given,
+    };
+    view.lines().iter().for_each(|line| say!("{line}"));
+    if let (Launch::Process(LaunchCommand { program: Some(was), .. }), Some(Ok(_))) =
+        (&candidate.wanted, &program)
+    {
+        say!("  changed   its program was {}", visible(&was.display().to_string()));
+    }
+    if candidate.denied {
+        say!("  denied    you have denied it before");
+    }
+    let wanted = match (&candidate.wanted, program) {
+        (Launch::Process(launch), Some(Ok(program))) => {
+            Launch::Process(LaunchCommand { program: Some(program), ..launch.clone() })
+        }
+        (Launch::Process(_), _) => {
+            complain(&"it cannot be allowed before its program is there");
+            return Some(false);
+        }
+        (remote, _) => remote.clone(),
+    };
+    if !prompt::yes(&"allow this version? [y/N] ".into()) {
+        // If only the program has changed, there is no allowed version to keep running.
+        match candidate.before.as_ref().is_some_and(|before| *before != candidate.wanted) {
+            true => say!("  this version stays held; the one that you allowed keeps running"),
+            false => say!("  stays held"),
+        }
+        return Some(false);
+    }
+    let Definition { file, name, .. } = &candidate.definition;
+    match local.locations.trust.record(file, name, record(Decision::Allow(Box::new(wanted)))) {
+        Ok(()) => {
+            say!("  allowed");
+            Some(true)
+        }
+        Err(error) => {
+            complain(&error);
+            Some(false)
+        }
+    }
+}
+
+pub(super) async fn deny(args: &Args, what: &str) -> CliExit {
+    let local = match LocalConfig::open(args) {
+        Ok(local) => local,
+        Err(exit) => return exit,
+    };
+    let meant = match local.meant(args, Some(what)) {
+        Ok(meant) => meant,
+        Err(exit) => return exit,
+    };
+    let mut denied = Vec::new();
+    for Candidate { definition: Definition { file, name, .. }, .. } in &meant {
+        if let Err(error) = local.locations.trust.record(file, name, record(Decision::Deny)) {
+            return failed(&error);
+        }
+        denied.push(json!({ "name": name, "file": file }));
+        if !args.json {
+            say!(
+                "denied `{}` in {}; `switchboard allow` with its name takes it back",
+                visible(name),
+                visible(&file.display().to_string())
+            );
+        }
+    }
+    if args.json {
+        print_json(&json!({ "denied": denied }));
+    }
+    tell_daemon(args).await;
+    CliExit::Ok
+}
+
+pub(super) fn list(args: &Args) -> CliExit {
+    let local = match LocalConfig::open(args) {
+        Ok(local) => local,
+        Err(exit) => return exit,
+    };
+    let here = local.here(args);
+    let waiting: Vec<Candidate> = local.candidates(here.as_deref()).into_iter().filter(waits).collect();
+    let said = local
+        .trust
+        .records
+        .iter()
+        .flat_map(|(file, names)| names.iter().map(move |(name, record)| (file, name, record)));
+    if args.json {
+        let said: Vec<_> = said
+            .map(|(file, name, TrustRecord { verdict, at, by })| match verdict {
+                Decision::Allow(launch) => {
+                    json!({ "verdict": "allow", "name": name, "file": file, "runs": mentioned(launch), "at": at, "by": by })
+                }
+                Decision::Deny => json!({ "verdict": "deny", "name": name, "file": file, "at": at, "by": by }),
+            })
+            .collect();
+        let waiting: Vec<_> = waiting
+            .iter()
+            .map(|one| json!({ "name": one.definition.name, "file": one.definition.file, "wouldRun": mentioned(&one.wanted) }))
+            .collect();
+        print_json(&json!({ "said": said, "waiting": waiting, "trustRoots": local.trust.roots }));
+        return CliExit::Ok;
+    }
+    for root in &local.trust.roots {
+        say!("allowed   everything in {}", root.display());
+    }
+    for (file, name, TrustRecord { verdict, at, .. }) in said {
+        let file = file.display().to_string();
+        let (name, file) = (visible(name), visible(&file));
+        match verdict {
+            Decision::Allow(launch) => say!("allowed   {name}  {}  ({file}, {at})", mentioned(launch)),
+            Decision::Deny => say!("denied    {name}  ({file}, {at})"),
+        }
+    }
+    for one in &waiting {
+        let (name, file) = (visible(&one.definition.name), one.definition.file.display().to_string());
+        say!("waiting   {name}  {}  ({})", mentioned(&one.wanted), visible(&file));
+    }
+    if waiting.is_empty() && local.trust.records.is_empty() && local.trust.roots.is_empty() {
+        say!("nothing was allowed or denied yet, and nothing waits here");
+    }
+    CliExit::Ok
+}
+
+/// Whether this version is neither allowed nor denied.
+fn waits(candidate: &Candidate) -> bool {
+    let same = candidate.before.as_ref().is_some_and(|before| before.digest() == candidate.wanted.digest());
+    !same && !candidate.denied
+}
+
+/// Why no user can be asked here.
+fn why_not_interactive() -> Option<String> {
+    let agent = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).find(|name| {
+        AGENTS.contains(&name.as_str()) || AGENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    });
+    if let Some(agent) = agent {
+        return Some(format!(
+            "only a person can allow something, and `{agent}` says that a program runs this; use a terminal of your own"
+        ));
+    }
+    let terminal = std::io::stdin().is_terminal() && is_terminal();
+    (!terminal).then(|| "only a person can allow something: run it on a terminal".to_owned())
+}
+
+fn record(verdict: Decision) -> TrustRecord {
+    let terminal = rustix::termios::ttyname(std::io::stdin(), Vec::new()).ok();
+    let terminal =
+        terminal.and_then(|name| name.into_string().ok()).unwrap_or_else(|| "no terminal".to_owned());
+    let by = format!("uid {} on {terminal}", rustix::process::getuid().as_raw());
+    TrustRecord { verdict, at: switchboard_definitions::time::utc(SystemTime::now()), by }
+}

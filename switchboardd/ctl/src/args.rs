@@ -1,0 +1,336 @@
+//! What can be typed behind `switchboardd` and, through the shim, behind `switchboard`.
+
+mod help;
+mod hosts;
+mod own;
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand};
+use switchboardd::daemon::ServeArgs;
+use switchboardd::logging::LogFormat;
+
+pub use help::{command, daemon_command, parse};
+pub use hosts::{HostSelection, Import, Setup, Undo};
+pub use own::{Add, Secret};
+
+const AS_SHIM: &str = "As the shim";
+const AS_DAEMON: &str = "As the daemon";
+
+/// One warm set of MCP servers for every editor, one suite tool per server
+#[derive(Debug, Parser)]
+#[command(name = "switchboard", bin_name = "switchboard", version, max_term_width = 100)]
+pub struct Args {
+    /// Configuration file; its folder is where the globs start
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Unix socket to serve on, or to find the daemon at
+    #[arg(long, global = true, value_name = "PATH", env = "SWITCHBOARD_SOCKET")]
+    pub socket: Option<PathBuf>,
+
+    /// Loopback TCP address to serve on as well, or `off`
+    #[arg(long, value_name = "ADDR:PORT|off", help_heading = AS_DAEMON)]
+    pub listen: Option<String>,
+
+    /// The project that a session or a command is about [default: the folder it is started in]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+
+    /// Allow every server that is found in this directory: for tests and containers. May be repeated
+    #[arg(long, value_name = "DIR", help_heading = AS_DAEMON)]
+    pub trust_root: Vec<PathBuf>,
+
+    /// End after this many seconds without a session or a call [default: never]
+    #[arg(long, value_name = "SECONDS", help_heading = AS_DAEMON)]
+    pub idle_exit: Option<u64>,
+
+    /// How log lines are written
+    #[arg(long, value_parser = log_formats(), default_value = LogFormat::default().name(), value_name = "FORMAT", help_heading = AS_DAEMON)]
+    pub log_format: LogFormat,
+
+    /// Answer in JSON, for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// List suites and their subtools, starting each child once, without a daemon
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Show a host one server as it is, its own tools and names, instead of all of them as suites
+    #[arg(long, value_name = "NAME", help_heading = AS_SHIM)]
+    pub child: Option<String>,
+
+    /// Use a daemon that runs, and start none
+    #[arg(long, help_heading = AS_SHIM)]
+    pub no_start: bool,
+
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+impl Args {
+    /// What a daemon would be started with.
+    pub fn of_daemon(&self) -> ServeArgs {
+        ServeArgs {
+            config: self.config.clone(),
+            socket: self.socket.clone(),
+            listen: self.listen.clone(),
+            trust_root: self.trust_root.clone(),
+            idle_exit: self.idle_exit,
+            log_format: self.log_format,
+        }
+    }
+}
+
+/// The values of `--log-format`.
+fn log_formats() -> impl TypedValueParser<Value = LogFormat> {
+    PossibleValuesParser::new(LogFormat::ALL.map(LogFormat::name))
+        .map(|name| LogFormat::parse(&name).unwrap_or_default())
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what the daemon is doing: sessions, suites, children, what went wrong
+    #[command(
+        after_help = "Examples:\n  switchboard status\n  switchboard status --json | jq '.suites[].state'"
+    )]
+    Status,
+    /// List the suites that a host in this folder is shown
+    #[command(after_help = "Examples:\n  switchboard ls\n  switchboard ls --json | jq -r '.suites[].name'")]
+    Ls,
+    /// Show what a suite can do: its subtools, or one of them with its arguments
+    #[command(
+        after_help = "Examples:\n  switchboard introspect github\n  switchboard introspect github 'open issues'\n  switchboard introspect github create_issue"
+    )]
+    Introspect {
+        /// The suite, or its server
+        suite: String,
+        /// Words to look for, or the name of one subtool
+        query: Option<String>,
+        /// Whole definitions, as the server wrote them
+        #[arg(long)]
+        full: bool,
+    },
+    /// Run a subtool and print what it answers
+    ///
+    /// Texts are printed as they are, the rest as JSON; `--json` prints the whole result. What the server asks meanwhile is
+    /// asked here if this is a terminal, and declined otherwise. Ctrl-C cancels the call.
+    #[command(
+        after_help = "Examples:\n  switchboard call time convert_time '{\"time\": \"12:00\", \"source_timezone\": \"UTC\", \"target_timezone\": \"Asia/Tokyo\"}'\n  switchboard call github create_issue @issue.json\n  jq -n '{query: \"x\"}' | switchboard call github search -"
+    )]
+    Call {
+        /// The suite, or its server
+        suite: String,
+        /// The subtool; `switchboard introspect SUITE` lists them
+        subtool: String,
+        /// A JSON object, @FILE that holds one, or - for standard input [default: {}]
+        arguments: Option<String>,
+    },
+    /// Show the daemon's log, or what a server wrote to its standard error
+    #[command(after_help = "Examples:\n  switchboard logs -f\n  switchboard logs github -n 20")]
+    Logs {
+        /// The suite, or its server [default: the daemon itself]
+        suite: Option<String>,
+        /// Go on until Ctrl-C, also when the server or the daemon starts anew
+        #[arg(short, long)]
+        follow: bool,
+        /// So many of the last lines
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+        lines: usize,
+    },
+    /// Tell where a server comes from, what would be run, and what became of it
+    #[command(after_help = "Example:\n  switchboard explain github")]
+    Explain {
+        /// The suite, or its server
+        suite: String,
+    },
+    /// Look for everything that keeps things from working, and say how to mend it
+    #[command(
+        after_help = "Examples:\n  switchboard doctor\n  switchboard doctor --json | jq -r '.findings[] | select(.severity == \"error\") | .mend'"
+    )]
+    Doctor,
+    /// Start the daemon in the background if none runs
+    #[command(after_help = "Example:\n  switchboard start")]
+    Start,
+    /// Stop the daemon; running shims do not bring it back
+    #[command(after_help = "Example:\n  switchboard stop && switchboard start")]
+    Stop,
+    /// Read config and definitions again, and try again what failed
+    #[command(after_help = "Example:\n  switchboard reload")]
+    Reload,
+    /// Have the next call to a suite start its server anew; without a suite, restart the daemon
+    ///
+    /// Nothing is lost: calls in flight finish on the old one, and hosts keep their connection.
+    #[command(after_help = "Examples:\n  switchboard restart github\n  switchboard restart")]
+    Restart {
+        /// The suite, or its server [default: the daemon itself]
+        suite: Option<String>,
+    },
+    /// Show what servers of a workspace would run, and allow them; asks for each, the default is no
+    #[command(
+        after_help = "Examples:\n  switchboard allow\n  switchboard allow github\n  switchboard allow --list"
+    )]
+    Allow {
+        /// A server or suite, a `.mcp.json`, or a workspace [default: all that wait in this workspace]
+        what: Option<String>,
+        /// List what was allowed and denied, and what waits here
+        #[arg(long)]
+        list: bool,
+    },
+    /// Never run a server of a workspace, whatever its file says; `allow` takes it back
+    #[command(after_help = "Example:\n  switchboard deny github")]
+    Deny {
+        /// A server or suite, or a `.mcp.json`
+        what: String,
+    },
+    /// Define a server of your own
+    #[command(
+        after_help = "Examples:\n  switchboard add time -- uvx mcp-server-time@2026.10.19\n  switchboard add github --env 'GITHUB_TOKEN=${GITHUB_TOKEN}' -- npx -y @modelcontextprotocol/server-github\n  switchboard add docs --url https://example.com/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'"
+    )]
+    Add(Add),
+    /// Remove a server of your own
+    #[command(after_help = "Example:\n  switchboard remove time")]
+    Remove {
+        /// The server
+        name: String,
+    },
+    /// Look at definition or config files without a daemon, and say what is wrong with them
+    #[command(after_help = "Example:\n  switchboard check .mcp.json")]
+    Check {
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Have the editors on this machine start Switchboard: shows each change and asks
+    #[command(after_help = "Examples:\n  switchboard setup --dry-run\n  switchboard setup\n  \
+                            switchboard setup --host claude-code,cursor --yes")]
+    Setup(Setup),
+    /// Take the servers that your editors start themselves over into your own config
+    ///
+    /// Each becomes a definition like those of `switchboard add`. Secrets that stand in a file of an editor go into the
+    /// keyring, or a private file, and are named in the definition. Nothing is changed in the files of editors, unless
+    /// `--remove` says so.
+    #[command(
+        after_help = "Examples:\n  switchboard import --dry-run\n  switchboard import --host cursor\n  \
+                            switchboard import --remove"
+    )]
+    Import(Import),
+    /// Take back what `setup` and `import --remove` did to the files of editors
+    #[command(after_help = "Examples:\n  switchboard undo --dry-run\n  switchboard undo --host zed")]
+    Undo(Undo),
+    /// Keep the values of `${NAME}` in definitions, in the keyring or a private file
+    #[command(subcommand, after_help = "Example:\n  switchboard secret set GITHUB_TOKEN")]
+    Secret(Secret),
+    /// Log in to a remote server that asks for it, in your browser
+    #[command(after_help = "Example:\n  switchboard login github")]
+    Login {
+        /// The server or suite
+        child: String,
+        /// Print the page to open, and wait
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Forget the login to a remote server, and have its tokens revoked where that can be
+    #[command(after_help = "Example:\n  switchboard logout github")]
+    Logout {
+        /// The server or suite
+        child: String,
+    },
+    /// Open the status page in your browser
+    ///
+    /// The address holds a code that works once and for 30 s; the page that it opens can read and change nothing.
+    #[command(
+        after_help = "Example: `switchboard open --no-browser` prints the address, for a browser of your choice."
+    )]
+    Open {
+        /// Print the address instead
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Have the daemon kept by systemd or launchd: there from login on, back after a crash
+    #[command(subcommand, after_help = "Example:\n  switchboard service install")]
+    Service(Service),
+    /// Show what Switchboard saves: tokens, processes, memory, starts; and where it costs more than it saves
+    #[command(after_help = "Example: `switchboard savings --json`")]
+    Savings,
+    /// Print the path of the daemon's socket, for `curl --unix-socket`
+    #[command(
+        after_help = "Example:\n  curl --unix-socket \"$(switchboard socket)\" http://localhost/health"
+    )]
+    Socket,
+    /// Print what a shell needs to complete these commands
+    #[command(
+        after_help = "Examples:\n  switchboard completions bash > ~/.local/share/bash-completion/completions/switchboard\n  switchboard completions zsh > ~/.zfunc/_switchboard\n  switchboard completions fish > ~/.config/fish/completions/switchboard.fish"
+    )]
+    Completions { shell: clap_complete::Shell },
+    /// Print a manual page, or write all of them into a folder
+    #[command(
+        after_help = "Examples:\n  switchboard man | man -l -\n  switchboard man --out ~/.local/share/man/man1"
+    )]
+    Man {
+        /// The command that it is about [default: switchboard itself]
+        page: Option<String>,
+        /// Write a page for every command here
+        #[arg(long, value_name = "DIR", conflicts_with = "page")]
+        out: Option<PathBuf>,
+    },
+    /// Show help and the state of things
+    #[command(hide = true, after_help = "Example:\n  switchboard")]
+    Overview,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+pub enum Service {
+    /// Install the user units (or the launch agent) and hand over from a daemon that runs
+    ///
+    /// Nobody loses a call: the old daemon finishes what is under way, and the shims come over to the socket that the
+    /// service manager holds. Doing it again changes nothing. Units that a package brought are only enabled.
+    #[command(
+        after_help = "Examples:\n  switchboard service install --dry-run\n  switchboard service install"
+    )]
+    Install {
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Stop and disable the service and delete what `install` wrote
+    #[command(after_help = "Example: `switchboard service remove`")]
+    Remove {
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Say whether it is installed, enabled and active, and which version runs
+    #[command(after_help = "Example: `switchboard service status --json`")]
+    Status,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    /// The daemon reads its flags by hand; a line that only clap understands comes back to it as plain words.
+    #[test]
+    fn the_daemon_reads_what_clap_reads() {
+        for line in [
+            "",
+            "--config /c --socket /s --listen off",
+            "--socket=/s",
+            "--idle-exit 5 --socket /s",
+            "--trust-root /a --log-format=json --trust-root /b",
+        ] {
+            let words = line.split_whitespace().map(OsString::from);
+            let clap = Args::try_parse_from(std::iter::once("switchboardd".into()).chain(words.clone()));
+            let clap = clap.unwrap().of_daemon();
+            assert_eq!(ServeArgs::parse(clap.words().into_iter()).as_ref(), Some(&clap), "{line}");
+            if let Some(by_hand) = ServeArgs::parse(words) {
+                assert_eq!(by_hand, clap, "{line}");
+            } else {
+                assert!(line.contains('='), "{line}");
+            }
+        }
+    }
+}

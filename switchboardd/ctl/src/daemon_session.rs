@@ -1,0 +1,95 @@
+//! A session with the daemon, like a host's, for commands that call tools.
+
+use std::path::Path;
+
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+use switchboard_wire::hop::{HOP, MAILBOX, OPEN_SESSION, POLL_WAIT_MS, PROXY, SEQ_HEADER, SESSION_HEADER};
+use tokio::sync::mpsc;
+
+use super::ask::{AskError, DaemonConnection};
+use crate::args::Args;
+
+/// Messages buffered for the user; further ones wait in the session's mailbox.
+const MESSAGE_QUEUE: usize = 64;
+
+/// The newest revision in which servers send questions as requests.
+const REVISION: &str = "2025-11-25";
+
+pub(super) struct DaemonSession<'a> {
+    args: &'a Args,
+    session: String,
+    sent: u64,
+    /// Messages that the daemon sends unasked.
+    pub(super) mail: mpsc::Receiver<Value>,
+    poll: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for DaemonSession<'_> {
+    fn drop(&mut self) {
+        self.poll.abort();
+    }
+}
+
+impl<'a> DaemonSession<'a> {
+    /// `asks`: whether a user can answer questions here.
+    pub(super) async fn open(args: &'a Args, workspace: Option<&Path>, asks: bool) -> Result<Self, AskError> {
+        let wanted = json!({ "workspace": workspace, "version": env!("CARGO_PKG_VERSION"), "hop": HOP });
+        let mut line = DaemonConnection::open(args).await?;
+        let opened = line.send(Method::POST, OPEN_SESSION, &[], wanted.to_string()).await?.json()?;
+        let session = opened["session"].as_str().unwrap_or_default().to_owned();
+        let (tell, mail) = mpsc::channel(MESSAGE_QUEUE);
+        let poll = tokio::spawn(fetch(line, session.clone(), tell));
+        let mut talk = Self { args, session, sent: 0, mail, poll };
+        let capabilities = if asks { json!({ "elicitation": { "form": {} } }) } else { json!({}) };
+        let hello = json!({
+            "protocolVersion": REVISION,
+            "capabilities": capabilities,
+            "clientInfo": { "name": switchboardd::CALL, "version": env!("CARGO_PKG_VERSION") },
+        });
+        talk.send(&request("initialize", &hello)).await?;
+        talk.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
+        Ok(talk)
+    }
+
+    /// Sends one message on its own connection and returns the answer; dropping the future cancels a request.
+    pub(super) fn send(&mut self, message: &Value) -> impl Future<Output = Result<Value, AskError>> + use<> {
+        self.sent += 1;
+        let (line, session, seq) =
+            (DaemonConnection::at(self.args), self.session.clone(), self.sent.to_string());
+        let message = message.to_string();
+        async move {
+            let mut line = line.await?;
+            let headers = [(SESSION_HEADER, session.as_str()), (SEQ_HEADER, seq.as_str())];
+            let answer = line.send(Method::POST, PROXY, &headers, message).await?;
+            match answer.status {
+                StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(Value::Null),
+                _ => answer.json(),
+            }
+        }
+    }
+}
+
+pub(super) fn request(method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
+}
+
+/// Polls the mailbox until the receiver is dropped or the daemon fails.
+async fn fetch(mut line: DaemonConnection, session: String, tell: mpsc::Sender<Value>) {
+    let mut after = 0;
+    loop {
+        let poll = json!({ "after": after, "waitMs": POLL_WAIT_MS }).to_string();
+        let answer = line.send(Method::POST, MAILBOX, &[(SESSION_HEADER, &session)], poll).await;
+        let Ok(batch) = answer.and_then(|answer| answer.json()) else { return };
+        after = batch["next"].as_u64().unwrap_or(after);
+        for message in batch["messages"].as_array().into_iter().flatten() {
+            if tell.send(message.clone()).await.is_err() {
+                return;
+            }
+        }
+        if !batch["draining"].is_null() && batch["messages"].as_array().is_none_or(Vec::is_empty) {
+            // A draining daemon answers polls at once while it finishes calls in flight.
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+}

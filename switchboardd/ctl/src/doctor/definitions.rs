@@ -1,0 +1,194 @@
+//! Checks server definitions for errors and risks.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::expand::Template;
+use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments, unpinned};
+use switchboard_wire::visible::visible;
+
+use super::Finding;
+use crate::local_config::LocalConfig;
+use crate::output::tilde;
+use crate::shell_word::shell_word;
+use switchboardd::Layer;
+use switchboardd::RootsOf;
+
+/// Words in names of variables and headers that hold secrets.
+const SECRET_WORDS: [&str; 9] = [
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "api_key",
+    "apikey",
+    "authorization",
+    "credential",
+    "private_key",
+];
+/// Prefixes of well-known tokens.
+const SECRET_BEGINNINGS: [&str; 10] =
+    ["ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-", "AKIA", "eyJ", "Bearer "];
+
+pub(super) async fn check(local: &LocalConfig, project: Option<&Layer>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for layer in std::iter::once(&local.personal).chain(project) {
+        for problem in &layer.problems {
+            let fix = format!("switchboard check {}", shell_word(&problem.file));
+            findings.push(Finding::warning("definition", problem.to_string(), fix));
+        }
+        for entry in &layer.entries {
+            findings.extend(one(local, entry).await);
+            findings.extend(missed_roots(layer, entry));
+        }
+    }
+    let servers = local.personal.entries.len() + project.map_or(0, |project| project.entries.len());
+    if servers == 0 {
+        let what = "no server is defined: hosts are shown nothing";
+        findings.push(Finding::warning("definition", what, "switchboard add time -- uvx mcp-server-time"));
+    } else if findings.is_empty() {
+        findings.push(Finding::fine("definition", format!("{servers} defined, nothing wrong with them")));
+    }
+    findings
+}
+
+async fn one(
+    local: &LocalConfig,
+    JudgedDefinition { definition, trust_status, .. }: &JudgedDefinition,
+) -> Vec<Finding> {
+    let Definition { name, file, launch, .. } = &**definition;
+    let launch = match launch {
+        Ok(launch) => launch,
+        Err(why) => {
+            let what = format!("server `{name}` is misconfigured: {why}");
+            return vec![Finding::error(
+                "definition",
+                what,
+                format!("switchboard check {}", shell_word(definition.to_fix())),
+            )];
+        }
+    };
+    // Nothing of a held server runs, and `switchboard allow` will show the rest.
+    if *trust_status == TrustStatus::Held {
+        let what = format!("server `{name}` is held: nobody has allowed it");
+        return vec![Finding::warning("held", what, format!("switchboard allow {name}"))];
+    }
+    let mut findings = Vec::new();
+    if let TrustStatus::Outdated { .. } = trust_status {
+        let what = format!("server `{name}`: a new version of it waits; the one that was allowed serves on");
+        findings.push(Finding::warning("held", what, format!("switchboard allow {name}")));
+    }
+    if let Launch::Process(launch) = launch {
+        if let Err(why) = local.resolver.find_program(launch).await {
+            let what = format!("server `{name}` cannot be started: {why}");
+            let program = launch.program_name();
+            findings.push(Finding::error("program", what, install(&program)));
+        }
+        let words: Vec<String> =
+            std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect();
+        if let Some(package) = unpinned(&words) {
+            let what =
+                format!("server `{name}`: `{package}` has no fixed version; any start may run another");
+            let fix =
+                format!("switchboard explain {name}  # then write `{package}@VERSION` in {}", shown(file));
+            findings.push(Finding::warning("unpinned", what, fix));
+        }
+        if let Some(why) = secrets_in_arguments(launch) {
+            let what = format!("server `{name}` {}", visible(&why));
+            let fix = format!("${{EDITOR:-vi}} {}", shell_word(file));
+            findings.push(Finding::warning("arguments", what, fix));
+        }
+    }
+    for (variable, origin) in local.resolver.origins(launch).await {
+        if matches!(origin, switchboardd::child::value_resolver::Origin::Nowhere) {
+            let what = format!("server `{name}` needs `{variable}`, which is not set");
+            findings.push(Finding::error("value", what, format!("switchboard secret set {variable}")));
+        }
+    }
+    findings.extend(secrets(name, file, launch));
+    findings
+}
+
+/// A server that follows roots but gets none, because the config has editors share it.
+fn missed_roots(layer: &Layer, JudgedDefinition { definition, .. }: &JudgedDefinition) -> Option<Finding> {
+    let Definition { name, launch, .. } = &**definition;
+    let settings = layer.config.suite(name);
+    let of = RootsOf::children(launch.as_ref().ok()?, settings.pool);
+    (of == RootsOf::Nobody { missed: true }).then(|| {
+        let what =
+            format!("server `{name}` follows the roots of its editor, but editors share it: it is told none");
+        let fix = format!(
+            "switchboard explain {name}  # then remove `suites.{name}.pool.scope` from {}",
+            shown(&layer.config.file)
+        );
+        Finding::warning("roots", what, fix)
+    })
+}
+
+fn shown(file: &Path) -> String {
+    tilde(&file.display().to_string())
+}
+
+/// How to install a package runner.
+fn install(program: &str) -> String {
+    match program {
+        "uv" | "uvx" => "curl -LsSf https://astral.sh/uv/install.sh | sh".to_owned(),
+        "npx" | "npm" | "node" => "sudo apt install nodejs npm  # or nodejs.org".to_owned(),
+        "docker" => "sudo apt install docker.io  # or docs.docker.com".to_owned(),
+        _ => "switchboard reload  # once it is installed and your login shell finds it".to_owned(),
+    }
+}
+
+/// Literal values in the file that look like secrets.
+fn secrets(name: &str, file: &Path, launch: &Launch) -> Vec<Finding> {
+    let values: Vec<(&String, &Template)> = match launch {
+        Launch::Process(launch) => {
+            launch.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect()
+        }
+        Launch::Remote(remote) => remote.headers.iter().collect(),
+    };
+    let plain = values
+        .into_iter()
+        .filter(|(name, value)| value.literal().is_some_and(|value| is_secret(name, value)));
+    let plain: Vec<&String> = plain.map(|(name, _)| name).collect();
+    let mut findings = Vec::new();
+    for variable in &plain {
+        let set = variable.replace('-', "_").to_uppercase();
+        let what = format!("server `{name}`: the value of `{variable}` stands in {} itself", shown(file));
+        let fix = format!("switchboard secret set {set}  # then write `${{{set}}}` there");
+        findings.push(Finding::warning("secret", what, fix));
+    }
+    if !plain.is_empty() && std::fs::metadata(file).is_ok_and(|meta| meta.mode() & 0o044 != 0) {
+        let what = format!("{} holds a secret, and others can read it", shown(file));
+        findings.push(Finding::error("secret", what, format!("chmod 600 {}", shell_word(file))));
+    }
+    findings
+}
+
+fn is_secret(name: &str, value: &str) -> bool {
+    let name = name.to_lowercase().replace('-', "_");
+    let by_name = SECRET_WORDS.iter().any(|word| name.contains(word)) && value.len() >= 8;
+    by_name || SECRET_BEGINNINGS.iter().any(|begin| value.starts_with(begin) && value.len() >= 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_known_by_their_names_and_looks() {
+        for (name, value) in [
+            ("GITHUB_TOKEN", "0123456789ab"),
+            ("X", "ghp_0123456789abcdef"),
+            ("Authorization", "Bearer abcdefghijkl"),
+        ] {
+            assert!(is_secret(name, value), "{name}");
+        }
+        for (name, value) in
+            [("LOG_LEVEL", "debug"), ("TOKEN", "short"), ("URL", "https://example.com/a/long/path")]
+        {
+            assert!(!is_secret(name, value), "{name}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Finds hosts that start servers themselves, with or without Switchboard.
+
+use std::path::Path;
+
+use switchboard_hosts::machine::Machine;
+use switchboard_hosts::survey::{HostFileState, survey};
+
+use super::Finding;
+use crate::output::tilde;
+use crate::shell_word::shell_word;
+
+pub(super) fn check(home: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for surveyed in survey(&Machine::here(home)) {
+        let name = surveyed.host.id;
+        for file in &surveyed.files {
+            match &file.state {
+                Ok(state) => findings.extend(of_file(name, &file.path, state)),
+                Err(problem) => {
+                    let fix = format!("switchboard check {}", shell_word(&file.path));
+                    findings.push(Finding::warning("host", format!("{name}: {problem}"), fix));
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn of_file(host: &str, path: &Path, state: &HostFileState) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let shown = tilde(&path.display().to_string());
+    let own: Vec<&str> =
+        state.servers.iter().filter(|server| !server.is_off).map(|server| server.name.as_str()).collect();
+    if !own.is_empty() {
+        let what = format!("{host} still starts {} itself ({shown})", own.join(", "));
+        findings.push(Finding::warning("host", what, format!("switchboard import --host {host} --remove")));
+    }
+    match &state.switchboard {
+        Some(there) if !there.exists => {
+            let what = format!("{host} starts {}, which is not there ({shown})", there.command.display());
+            findings.push(Finding::error("host", what, format!("switchboard setup --host {host}")));
+        }
+        Some(_) => {}
+        None if !own.is_empty() => {
+            let what = format!("{host} does not know Switchboard ({shown})");
+            findings.push(Finding::warning("host", what, format!("switchboard setup --host {host}")));
+        }
+        None => {}
+    }
+    findings
+}

@@ -1,0 +1,120 @@
+//! `switchboard --dry-run`: shows what hosts would see, and which servers are behind it, without a daemon.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
+use switchboard_wire::printable;
+
+use super::CliExit;
+use super::output::{columns_of, count, failed, indented, print, print_json, remark, say};
+use crate::args::Args;
+use switchboardd::Caller;
+use switchboardd::Daemon;
+use switchboardd::Failure;
+use switchboardd::Locations;
+use switchboardd::child::{RunLog, Tool, ToolList};
+use switchboardd::daemon;
+use switchboardd::summary;
+use switchboardd::{CallContext, Suite};
+
+/// How long a server may take to list its prompts and resources, once its tools are known.
+const LIST_TIMEOUT: Duration = Duration::from_secs(20);
+
+pub(super) async fn run(args: &Args) -> CliExit {
+    let _ = switchboard_guard::memory::protect_memory();
+    let home = match daemon::home() {
+        Ok(home) => home,
+        Err(fatal) => return failed(&fatal),
+    };
+    let file = daemon::config_file(&args.of_daemon(), &home);
+    let state = daemon::state_folder(&home);
+    // The version that a daemon would use.
+    let UsableConfig { config, problems: mistakes } =
+        LastGood::new(&state).usable(&file, ConfigOwner::Personal);
+    let trust_roots = match daemon::trust_roots(&args.of_daemon()) {
+        Ok(roots) => roots,
+        Err(fatal) => return failed(&fatal),
+    };
+    let locations = Locations::new(&home, &state, &trust_roots);
+    let daemon = Daemon::new(file, config, locations, String::new(), RunLog::unwritten());
+    let workspace = daemon.workspace_loader.workspace(super::workspace(args).as_deref()).await;
+    let catalog = workspace.catalog();
+    let mut exit = if mistakes.is_empty() { CliExit::Ok } else { CliExit::Error };
+    let problems = || mistakes.iter().chain(&catalog.problems);
+    let mut told = Vec::new();
+    if !args.json {
+        problems().for_each(|problem| remark!("problem: {}", indented(problem)));
+    }
+    if catalog.suites.is_empty() && !args.json {
+        say!(
+            "no servers found in {} (globs: {})",
+            catalog.config().folder.display(),
+            catalog.config().discover_globs.join(", ")
+        );
+    }
+    for suite in &catalog.suites {
+        let (name, server, file) = (&suite.name, suite.child_name(), &suite.definition.file);
+        if !args.json {
+            say!("{name}  ({server}, {})", file.display());
+        }
+        let mut one = json!({ "name": &**name, "server": server, "file": file });
+        match subtools(suite, &daemon.anonymous_session(&workspace).caller).await {
+            Ok(tools) if args.json => one["tools"] = as_json(suite, &tools),
+            Ok(tools) => show(suite, &tools),
+            Err(failure) => {
+                exit = match failure {
+                    Failure::Held { .. } => CliExit::Held,
+                    _ => CliExit::ChildFailed,
+                };
+                remark!("  {}", indented(&failure));
+                one["error"] = json!(failure.to_string());
+            }
+        }
+        told.push(one);
+    }
+    if args.json {
+        let problems: Vec<String> = problems().map(ToString::to_string).collect();
+        print_json(&json!({ "suites": told, "problems": problems }));
+    }
+    daemon.services.registry.stop_all().await;
+    exit
+}
+
+/// Starts the child and returns its tool list.
+async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<ToolList>, Failure> {
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
+    let tools = lease
+        .tools(suite.limits, tokio::time::Instant::now())
+        .await
+        .map_err(|error| suite.failed(None, error))?;
+    // Its other lists are fetched and saved before it is stopped.
+    if let Some(pool) = &suite.pool
+        && tokio::time::timeout(LIST_TIMEOUT, pool.manifest_kept()).await.is_err()
+    {
+        remark!("  what it offers was not written down: it takes longer than {} s", LIST_TIMEOUT.as_secs());
+    }
+    Ok(tools)
+}
+
+/// Subtools that are not exposed are marked.
+fn show(suite: &Suite, list: &ToolList) {
+    let width = list.tools.iter().map(|tool| columns_of(&tool.name)).max().unwrap_or(0).min(40);
+    for tool in &list.tools {
+        let mark = if suite.settings.expose.permits(&tool.name) { ' ' } else { '-' };
+        let line = summary(tool.description.as_deref().unwrap_or_default(), 80);
+        let pad = width.saturating_sub(columns_of(&tool.name));
+        print(&printable!("  {mark} {}{:pad$}  {line}", tool.name, "").trim_end());
+    }
+    let hidden = list.tools.iter().filter(|tool| !suite.settings.expose.permits(&tool.name)).count();
+    say!("    {}, {hidden} not exposed (-)", count(list.tools.len(), "subtool"));
+}
+
+fn as_json(suite: &Suite, list: &ToolList) -> Value {
+    let one = |tool: &Tool| {
+        let exposed = suite.settings.expose.permits(&tool.name);
+        json!({ "name": tool.name, "exposed": exposed, "description": tool.description })
+    };
+    list.tools.iter().map(one).collect()
+}

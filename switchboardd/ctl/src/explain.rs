@@ -1,0 +1,391 @@
+//! `switchboard explain`: everything about one server, except the values of secrets.
+//!
+//! The command reads the files itself, so it works without a daemon; a running daemon adds its state.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::document::nearest;
+use switchboard_definitions::expand::Template;
+use switchboard_definitions::suite_name;
+use switchboard_definitions::trust::view::{ShownValues, View};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_wire::visible::visible;
+
+use super::CliExit;
+use super::ask::{AskError, send_order};
+use super::local_config::LocalConfig;
+use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
+use super::shell_word::shell_word;
+use crate::args::Args;
+use switchboardd::Layer;
+use switchboardd::RootsOf;
+use switchboardd::child::Runners;
+use switchboardd::child::value_resolver::Origin;
+
+/// A definition and the layer it was found in.
+struct FoundDefinition<'a> {
+    definition: &'a Definition,
+    trust_status: TrustStatus,
+    why_held: Option<&'a str>,
+    layer: &'a Layer,
+    own: bool,
+}
+
+/// One entry of the output: a label and its text.
+type Fact = (&'static str, String);
+
+pub(super) async fn run(args: &Args, suite: &str) -> CliExit {
+    let local = match LocalConfig::open(args) {
+        Ok(local) => local,
+        Err(exit) => return exit,
+    };
+    let project = local.here(args).map(|root| local.workspace(&root));
+    let live = match send_order(args, "explain", suite).await {
+        Ok(live) => Some(live),
+        Err(AskError::NoDaemon(_)) => None,
+        Err(AskError::Refused(_)) => None,
+        Err(unanswered) => return unanswered.print(),
+    };
+    // The daemon may have chosen a suite name that no file contains.
+    let name = live.as_ref().and_then(|live| live["child"].as_str()).unwrap_or(suite);
+    let layers =
+        || std::iter::once((&local.personal, true)).chain(project.as_ref().map(|layer| (layer, false)));
+    let Some(found) = layers().find_map(|(layer, own)| find(layer, own, name)) else {
+        let names =
+            layers().flat_map(|(layer, _)| layer.entries.iter().map(|entry| entry.definition.name.as_str()));
+        let hint = match nearest(name, names) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None => "; `switchboard ls` lists them".to_owned(),
+        };
+        return failed(&format!("there is no suite or server `{suite}` here{hint}"));
+    };
+    let mut facts = origin(&found);
+    let rivals = layers().flat_map(|(layer, _)| &layer.problems);
+    let quoted = format!("`{}`", found.definition.name);
+    let rivals = rivals.filter(|problem| problem.message.starts_with(&quoted));
+    facts.extend(rivals.map(|problem| ("problem", problem.to_string())));
+    facts.extend(executed(&local, &found).await);
+    facts.extend(trust(&local, &found));
+    let mut next = Vec::new();
+    facts.extend(state(live.as_ref(), &found, &mut next));
+    if args.json {
+        print_json(&as_json(&found, &facts, &next, live.as_ref()));
+        return CliExit::Ok;
+    }
+    let paint = Paint::for_stdout();
+    print(&paint.on(Tone::Strong, &found.definition.name));
+    for (what, text) in facts {
+        for (at, line) in text.replace('\t', "    ").lines().enumerate() {
+            say!("  {} {line}", paint.on(Tone::Quiet, format!("{:9}", if at == 0 { what } else { "" })));
+        }
+    }
+    for step in next {
+        say!("  {} {step}", paint.on(Tone::Warning, format!("{:9}", "next")));
+    }
+    CliExit::Ok
+}
+
+fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<FoundDefinition<'a>> {
+    let named = |definition: &Definition| {
+        definition.name == name
+            || suite_name::derived(&definition.name) == name
+            || layer.config.suite(&definition.name).suite_name.as_deref() == Some(name)
+    };
+    let entry = layer.entries.iter().find(|entry| named(&entry.definition)).map(|entry| FoundDefinition {
+        definition: &entry.definition,
+        trust_status: entry.trust_status.clone(),
+        why_held: entry.why_held.as_deref(),
+        layer,
+        own,
+    });
+    let denied = || layer.denied.iter().find(|definition| named(definition));
+    entry.or_else(|| {
+        denied().map(|definition| FoundDefinition {
+            definition,
+            trust_status: TrustStatus::Denied,
+            why_held: None,
+            layer,
+            own,
+        })
+    })
+}
+
+fn origin(found: &FoundDefinition<'_>) -> Vec<Fact> {
+    let FoundDefinition { definition, layer, own, .. } = found;
+    let file = tilde(&visible(&definition.file.display().to_string()));
+    let place = definition.at.map_or(file.clone(), |(line, column)| format!("{file}:{line}:{column}"));
+    let whose = match own {
+        true => "your own".to_owned(),
+        false => format!("of the project {}", tilde(&layer.config.folder.display().to_string())),
+    };
+    let mut facts = vec![("from", format!("{place}  ({whose})"))];
+    if let Some(description) = &definition.description {
+        facts.push(("for", description.clone()));
+    }
+    let settings = layer.config.suite(&definition.name);
+    if !settings.expose.is_open() {
+        facts.push(("expose", "some subtools only, see `suites` in the config".to_owned()));
+    }
+    if let Ok(launch @ Launch::Process(_)) = &definition.launch {
+        facts.push(("roots", roots(RootsOf::children(launch, settings.pool)).to_owned()));
+    }
+    facts
+}
+
+fn roots(of: RootsOf) -> &'static str {
+    match of {
+        RootsOf::Session => "those of its editor, or the folder of the project if the editor has none",
+        RootsOf::SessionOrArguments => {
+            "those of its editor, or the folders in its arguments if the editor has none"
+        }
+        RootsOf::Nobody { .. } => {
+            "none: editors share this server; `pool.scope` \"session\" gives each its own"
+        }
+    }
+}
+
+/// What would be run or reached, as `switchboard allow` shows it, and where its values come from.
+async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
+    let launch = match &found.definition.launch {
+        Ok(launch) => launch,
+        Err(why) => return vec![("wrong", why.clone())],
+    };
+    let program = match launch {
+        Launch::Process(launch) => Some(local.resolver.find_program(launch).await),
+        Launch::Remote(_) => None,
+    };
+    let (waiting, before) = match &found.trust_status {
+        TrustStatus::Outdated { pending: waiting } => (Some(&**waiting), Some(launch)),
+        _ => (None, None),
+    };
+    let given = local.resolver.given(launch).await;
+    let view = |launch, before| View {
+        definition: found.definition,
+        launch,
+        program: program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str)),
+        before,
+        root: &found.layer.config.folder,
+        is_masked: true,
+        // A project's file holds no secret of the user's; the user's own files may.
+        values: if found.own { ShownValues::None } else { ShownValues::All },
+        given: &given,
+    };
+    let mut facts: Vec<Fact> = view(launch, None).facts();
+    if let Launch::Process(launch) = launch {
+        let runners = Runners::new(&local.locations.state, &local.personal.config.folder);
+        let args: Vec<String> = launch.args.iter().map(ToString::to_string).collect();
+        // The session's workspace is unknown here, and is never inside the user's config folder.
+        let cwd = match launch.cwd_is_workspace {
+            true => PathBuf::new(),
+            false => launch.base.join(launch.cwd.to_string()),
+        };
+        let word = runners.start_note(&launch.cmd.to_string(), &args, &cwd);
+        facts.extend(word.map(|word| ("package", tilde(&word))));
+    }
+    for (name, value) in variables(launch).into_iter().filter(|_| found.own) {
+        facts.push(("value", format!("{name} = {value}")));
+    }
+    for (name, origin) in local.resolver.origins(launch).await {
+        facts.push(("needs", format!("{name} {}", origin_text(&name, &origin))));
+    }
+    if let Some(waiting) = waiting {
+        let changes = view(waiting, before).facts().into_iter().filter(|(what, _)| *what == "changed");
+        facts.extend(changes.map(|(_, text)| ("waits", text)));
+    }
+    facts
+}
+
+fn origin_text(name: &str, origin: &Origin) -> String {
+    match origin {
+        Origin::Keyring => "comes from the keyring".to_owned(),
+        Origin::PrivateFile => "comes from Switchboard's private file".to_owned(),
+        Origin::EnvFile(file) => format!("comes from {}", tilde(&file.display().to_string())),
+        Origin::Shell => "comes from your login shell".to_owned(),
+        Origin::Nowhere => format!("is not set; `switchboard secret set {}`", shell_word(name)),
+        Origin::Unknown(why) => format!("cannot be looked up: {why}"),
+    }
+}
+
+/// Variables and headers with masked values: of each value only its `${…}` references are shown.
+fn variables(launch: &Launch) -> Vec<(String, String)> {
+    match launch {
+        Launch::Process(launch) => {
+            let set =
+                launch.env.iter().filter_map(|(name, value)| Some((name.clone(), masked(value.as_ref()?))));
+            let from_file = launch.env_file.keys().map(|name| (name.clone(), "••• (env file)".to_owned()));
+            set.chain(from_file).collect()
+        }
+        Launch::Remote(remote) => {
+            remote.headers.iter().map(|(name, value)| (name.clone(), masked(value))).collect()
+        }
+    }
+}
+
+fn masked(value: &Template) -> String {
+    let names: Vec<String> = value.placeholders().map(|(name, _)| format!("${{{name}}}")).collect();
+    if names.is_empty() { "•••".to_owned() } else { names.join("•••") }
+}
+
+fn trust(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
+    let Definition { file, name, .. } = found.definition;
+    let record = local.trust.records.get(file).and_then(|names| names.get(name));
+    let root = local.trust.roots.iter().find(|root| file.starts_with(root));
+    let said = |TrustRecord { at, by, .. }: &TrustRecord| format!("{at} by {by}");
+    let text = match (&found.trust_status, record) {
+        (TrustStatus::Denied, record) => {
+            format!("denied {}", record.map(said).unwrap_or_default())
+        }
+        (TrustStatus::Held, _) => match found.why_held {
+            Some(why) => format!("held: {why}"),
+            None => "held: nobody has allowed it".to_owned(),
+        },
+        (TrustStatus::Outdated { .. }, record) => format!(
+            "the version that was allowed {} serves on; its file says something else by now",
+            record.map(said).unwrap_or_default()
+        ),
+        (TrustStatus::Allowed, Some(record @ TrustRecord { verdict: Decision::Allow(_), .. })) => {
+            format!("allowed {}", said(record))
+        }
+        (TrustStatus::Allowed, _) => match root {
+            Some(root) if !found.own => format!("allowed: everything in {} is", root.display()),
+            _ => "your own, which needs no word".to_owned(),
+        },
+    };
+    vec![("trust", text)]
+}
+
+/// What the daemon reports; steps for the user are added to `next`.
+fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<String>) -> Vec<Fact> {
+    let name = shell_word(&found.definition.name);
+    match found.trust_status {
+        TrustStatus::Held | TrustStatus::Outdated { .. } => {
+            next.push(format!(
+                "`switchboard allow {name}` shows it and asks, `switchboard deny {name}` hides it"
+            ));
+        }
+        TrustStatus::Denied => next.push(format!("`switchboard allow {name}` takes it back")),
+        TrustStatus::Allowed => {}
+    }
+    let Some(live) = live else {
+        return vec![("state", "no daemon runs, or it does not know it; `switchboard start`".to_owned())];
+    };
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let since = |value: &Value| age(value.as_u64().unwrap_or(0));
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut facts = vec![("suite", text(&live["name"])), ("state", text(&live["state"]))];
+    if let Some(speaks) = live.get("speaks") {
+        let who = format!("{} {}", text(&speaks["name"]), text(&speaks["version"]));
+        facts.push(("speaks", format!("{} ({}), as {who}", text(&speaks["revision"]), text(&speaks["era"]))));
+    }
+    if let Some(subtools) = live["subtools"].as_u64() {
+        facts.push(("subtools", subtools.to_string()));
+    }
+    if live["pool"].is_object() {
+        let pool = &live["pool"];
+        facts.push((
+            "pool",
+            format!(
+                "scope {}, {} of {} running, {} kept warm, let go after {} idle, {} started so far",
+                text(&pool["scope"]),
+                list(&live["children"]).len(),
+                pool["max"],
+                pool["warm"],
+                since(&pool["idleMs"]),
+                pool["starts"]
+            ),
+        ));
+    }
+    for child in list(&live["children"]) {
+        let pid = child["pid"].as_u64().map_or_else(|| "remote".to_owned(), |pid| format!("pid {pid}"));
+        facts.push((
+            "child",
+            format!("{pid}, up {}, {} in flight", since(&child["ageMs"]), child["inFlight"]),
+        ));
+    }
+    let limits = &live["timeouts"];
+    facts.push((
+        "timeouts",
+        format!(
+            "start {} ms, silence {} ms, whole call {} ms",
+            limits["childSpawnMs"], limits["rpcMs"], limits["maxMs"]
+        ),
+    ));
+    facts.extend(failures(live));
+    match live["state"].as_str() {
+        Some("misconfigured") => next.push(format!(
+            "`switchboard check {}`, then what is missing",
+            shell_word(found.definition.to_fix())
+        )),
+        Some("failed" | "resting") => next.push(format!(
+            "`switchboard logs {name}` shows more; `switchboard restart {name}` tries again at once"
+        )),
+        _ => {}
+    }
+    facts
+}
+
+/// Exits, the last error and the last output; text that one repeats from another is shown once.
+fn failures(live: &Value) -> Vec<Fact> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut facts: Vec<Fact> = Vec::new();
+    let mut told = String::new();
+    for past in list(&live["exits"]) {
+        let what = past["what"].as_str().unwrap_or("-");
+        facts.push(("exit", format!("{} ago: {what}", age(past["ageMs"].as_u64().unwrap_or(0)))));
+        told.push_str(what);
+    }
+    if let Some(error) = live["lastError"].as_str().filter(|error| !told.contains(error)) {
+        facts.push(("error", error.to_owned()));
+        told.push_str(error);
+    }
+    for line in list(&live["stderr"]) {
+        let text = line["text"].as_str().unwrap_or_default();
+        if text.trim().is_empty() || !told.contains(text.trim()) {
+            let stream = if line["stream"] == "stdout" { "stdout" } else { "stderr" };
+            facts.push((stream, format!("{} {text}", line["at"].as_str().unwrap_or("-"))));
+        }
+    }
+    facts
+}
+
+fn as_json(found: &FoundDefinition<'_>, facts: &[Fact], next: &[String], live: Option<&Value>) -> Value {
+    let trust_status = match found.trust_status {
+        TrustStatus::Allowed => "allowed",
+        TrustStatus::Outdated { .. } => "outdated",
+        TrustStatus::Held => "held",
+        TrustStatus::Denied => "denied",
+    };
+    let (line, column) = found.definition.at.unzip();
+    json!({
+        "server": found.definition.name,
+        "file": found.definition.file,
+        "line": line,
+        "column": column,
+        "layer": if found.own { "personal" } else { "workspace" },
+        "standing": trust_status,
+        "facts": facts.iter().map(|(what, text)| json!({ "what": what, "text": text })).collect::<Vec<_>>(),
+        "next": next,
+        "live": live,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_shown_once() {
+        let live = json!({
+            "exits": [{ "ageMs": 1000, "what": "exited with status 1: no key" }],
+            "lastError": "exited with status 1: no key",
+            "stderr": [{ "at": "t1", "text": "no key" }, { "at": "t2", "text": "something else" }],
+        });
+        let expected = [
+            ("exit", "1 s ago: exited with status 1: no key".to_owned()),
+            ("stderr", "t2 something else".to_owned()),
+        ];
+        assert_eq!(failures(&live), expected);
+    }
+}

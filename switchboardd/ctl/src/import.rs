@@ -1,0 +1,426 @@
+//! `switchboard import`: turns servers that hosts start themselves into the user's own definitions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::discover::entry::EntryLocation;
+use switchboard_definitions::discover::{SearchScope, expansion_context, read_variables, shapes};
+use switchboard_definitions::document::{Document, Problem};
+use switchboard_definitions::files::text::read_text;
+use switchboard_hosts::import::{
+    ConvertedEntry, Literal, convert, folder_name, has_relative, hide_secrets, startup_ms,
+};
+use switchboard_hosts::machine::Machine;
+use switchboard_hosts::record::HostFileRecords;
+use switchboard_hosts::setup::{ServerKey, plan_removal, take_out};
+use switchboard_hosts::table::HOSTS;
+use switchboard_hosts::{Host, ServerEntry, survey, words};
+use switchboard_wire::visible::visible;
+
+use super::CliExit;
+use super::add::PersonalConfig;
+use super::ask::tell_daemon;
+use super::check::reachable;
+use super::output::{Paint, Tone, indented, print_json, remark, say};
+use super::secret::own_variables;
+use super::setup::{SetupRun, named, refuse_unasked};
+use crate::args::{Args, Import};
+use switchboardd::daemon;
+use switchboardd::secrets::{Secrets, SecretsError, check_name};
+
+/// One server in a host's file.
+struct HostEntry {
+    host: &'static Host,
+    file: PathBuf,
+    entry: ServerEntry,
+    inputs: Value,
+}
+
+/// What became of one `HostEntry`.
+struct ImportResult {
+    host: &'static Host,
+    file: PathBuf,
+    entry: ServerEntry,
+    outcome: ImportOutcome,
+}
+
+enum ImportOutcome {
+    Taken {
+        name: String,
+        definition: Value,
+        secrets: Vec<String>,
+        notes: Vec<String>,
+    },
+    /// Launches the same server as this definition, which existed before or was imported from another host.
+    Same {
+        name: String,
+    },
+    Left {
+        why: String,
+    },
+}
+
+/// Secrets to store, collected before anything is written.
+struct NewSecrets<'a> {
+    /// Secrets that are already set.
+    kept: &'a BTreeMap<String, String>,
+    new: BTreeMap<String, String>,
+}
+
+pub(super) async fn run(args: &Args, import: &Import) -> CliExit {
+    let named = match named(&import.which.host) {
+        Ok(named) => named,
+        Err(exit) => return exit,
+    };
+    if import.remove
+        && let Some(refused) = refuse_unasked(args, &import.which)
+    {
+        return refused;
+    }
+    match take(args, import, &named).await {
+        Ok(exit) => exit,
+        Err(complaints) => {
+            complaints.iter().for_each(|complaint| remark!("switchboard: {complaint}"));
+            CliExit::Error
+        }
+    }
+}
+
+async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<CliExit, Vec<String>> {
+    let one = |error: &dyn std::fmt::Display| vec![error.to_string()];
+    let own = PersonalConfig::open(args)?;
+    let machine = Machine::here(&own.home);
+    let state = daemon::files_in_use(&args.of_daemon(), &own.home).1;
+    let secrets = Secrets::new(&state);
+    let kept = stored_secrets(&secrets).await.map_err(|error| one(&error))?;
+    let (entries, problems) = read(&machine, named);
+    let (import_results, new_secrets) = decide(&own, entries, &kept);
+    let mut broken = !problems.is_empty();
+    let mut failed = BTreeSet::new();
+    if !import.which.dry_run {
+        // Secrets first: a definition without them would not start.
+        for (name, value) in &new_secrets.new {
+            secrets.set(name, value, &own_variables()).await.map_err(|error| one(&error))?;
+        }
+        for import_result in &import_results {
+            if let ImportOutcome::Taken { name, definition, .. } = &import_result.outcome
+                && let Err(why) = own.define(name, definition)
+            {
+                remark!(
+                    "switchboard: {}: `{}` was not taken: {}",
+                    import_result.host.name,
+                    visible(name),
+                    indented(why)
+                );
+                failed.insert(name.clone());
+                broken = true;
+            }
+        }
+    }
+    let mut setup_run = SetupRun {
+        as_json: args.json,
+        dry_run: import.which.dry_run,
+        yes: import.which.yes,
+        reports: Vec::new(),
+    };
+    if !args.json {
+        import_results.iter().for_each(|import_result| print_import(import_result, import.which.dry_run));
+        if import_results.is_empty() && problems.is_empty() {
+            say!("no host on this machine has servers of its own");
+        }
+    }
+    problems.iter().for_each(|problem| remark!("switchboard: {}; it was left alone", indented(problem)));
+    if import.remove {
+        remove(&mut setup_run, &state, &import_results, &failed);
+    }
+    if args.json {
+        let servers: Vec<_> = import_results.iter().map(ImportResult::as_json).collect();
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        let files: Vec<_> = setup_run.reports.iter().map(super::setup::HostFileReport::as_json).collect();
+        let told = json!({ "dryRun": import.which.dry_run, "servers": servers, "problems": problems, "files": files });
+        print_json(&told);
+    }
+    if !import.which.dry_run
+        && import_results
+            .iter()
+            .any(|import_result| matches!(import_result.outcome, ImportOutcome::Taken { .. }))
+    {
+        tell_daemon(args).await;
+    }
+    Ok(if broken { CliExit::Error } else { setup_run.exit() })
+}
+
+/// All servers of the selected hosts.
+fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<HostEntry>, Vec<Problem>) {
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    for host in HOSTS.iter().filter(|host| named.is_empty() || named.iter().any(|named| named.id == host.id))
+    {
+        for file in machine.existing(host) {
+            let text = match read_text(&file) {
+                Ok(text) => text.unwrap_or_default(),
+                Err(why) => {
+                    problems.push(Problem::of(&file, why));
+                    continue;
+                }
+            };
+            match host.format.read(&text) {
+                Ok(contents) => entries.extend(contents.entries.into_iter().map(|entry| HostEntry {
+                    host,
+                    file: file.clone(),
+                    entry,
+                    inputs: contents.inputs.clone(),
+                })),
+                Err(refusal) => problems.push(refusal.of(&file)),
+            }
+        }
+    }
+    (entries, problems)
+}
+
+/// The secrets that are already set: their values tell whether a server is a duplicate.
+async fn stored_secrets(secrets: &Secrets) -> Result<BTreeMap<String, String>, SecretsError> {
+    let names: Vec<String> = secrets.list()?.into_keys().collect();
+    secrets.values(&names, &own_variables()).await
+}
+
+fn decide<'a>(
+    own: &PersonalConfig,
+    entries: Vec<HostEntry>,
+    kept: &'a BTreeMap<String, String>,
+) -> (Vec<ImportResult>, NewSecrets<'a>) {
+    let (definitions, _) = own.definitions();
+    let mut names: BTreeSet<String> = definitions.iter().map(|known| known.name.clone()).collect();
+    let mut launches: BTreeMap<String, String> =
+        definitions.iter().filter_map(|known| Some((signature(known)?, known.name.clone()))).collect();
+    let mut new_secrets = NewSecrets { kept, new: BTreeMap::new() };
+    let mut import_results = Vec::new();
+    // Entries without a project first: a project's duplicate then refers to them.
+    let (wide, narrow): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|found| found.entry.project.is_none());
+    for HostEntry { host, file, entry, inputs } in wide.into_iter().chain(narrow) {
+        if survey::is_ours(&entry) {
+            continue;
+        }
+        let end = match convert(host, &entry, &inputs) {
+            Err(why) => ImportOutcome::Left { why },
+            Ok(draft) => consider(own, &entry, draft, &mut names, &mut launches, &mut new_secrets)
+                .unwrap_or_else(|why| ImportOutcome::Left { why }),
+        };
+        import_results.push(ImportResult { host, file, entry, outcome: end });
+    }
+    (import_results, new_secrets)
+}
+
+fn consider(
+    own: &PersonalConfig,
+    entry: &ServerEntry,
+    ConvertedEntry { definition, mut notes }: ConvertedEntry,
+    names: &mut BTreeSet<String>,
+    launches: &mut BTreeMap<String, String>,
+    new_secrets: &mut NewSecrets<'_>,
+) -> Result<ImportOutcome, String> {
+    let wished = folder_name(&entry.name);
+    let mut chosen = new_secrets.new.clone();
+    let (mut body, mut secrets) = (definition, Vec::new());
+    hide_secrets(&wished, &mut body, &mut |literal| {
+        let name = new_secrets.name(&mut chosen, literal)?;
+        secrets.push(name.clone());
+        Ok(format!("${{{name}}}"))
+    })?;
+    let read = parsed(own, &wished, &body)?;
+    reachable(read.launch.clone()?)?;
+    let launch = signature(&read).unwrap_or_default();
+    // A project's entry is a duplicate if it differs from a global one only by running in its project.
+    let anywhere = match (&entry.project, &read.launch) {
+        (Some(project), Ok(Launch::Process(launch))) if !has_relative(&words(&entry.value)) => {
+            let mut bare = body.clone();
+            if launch.base.join(launch.cwd.to_string()) == *project
+                && let Some(command) = bare.get_mut("command").and_then(Value::as_object_mut)
+            {
+                command.remove("cwd");
+            }
+            signature(&parsed(own, &wished, &bare)?)
+        }
+        _ => None,
+    };
+    if let Some(name) = launches.get(&launch).or_else(|| launches.get(anywhere.as_ref()?)) {
+        return Ok(ImportOutcome::Same { name: name.clone() });
+    }
+    // Neither a definition nor a file has this name.
+    let is_free = |name: &String| !names.contains(name) && !own.file(name).exists();
+    let numbered = (2..).map(|number| format!("{wished}-{number}"));
+    let name = std::iter::once(wished.clone()).chain(numbered).find(is_free).unwrap_or_default();
+    if name != wished {
+        notes.push(format!("another server is called `{wished}`: this one is `{name}`"));
+    } else if name != entry.name {
+        notes.push(format!("`{}` cannot be its name here: it is `{name}`", visible(&entry.name)));
+    }
+    if let Some(ms) = startup_ms(&entry.value) {
+        notes.push(format!(
+            "its time to start is not taken over; in `{}`: \"suites\": {{ {}: {{ \"timeouts\": {{ \"childSpawnMs\": {ms} }} }} }}",
+            own.config.file.display(),
+            json!(name)
+        ));
+    }
+    if let Some(project) = &entry.project {
+        notes.push(format!("was for {} only; now every host has it", project.display()));
+    }
+    names.insert(name.clone());
+    launches.insert(launch, name.clone());
+    new_secrets.new = chosen;
+    let definition = named_definition(&name, &body);
+    Ok(ImportOutcome::Taken { name, definition, secrets, notes })
+}
+
+impl NewSecrets<'_> {
+    /// The name under which the value is stored, or will be.
+    fn name(&self, chosen: &mut BTreeMap<String, String>, literal: Literal) -> Result<String, String> {
+        let Literal { name, value, variable } = literal;
+        let suits = |name: &String| match (self.kept.get(name), chosen.get(name)) {
+            (Some(kept), _) | (None, Some(kept)) => *kept == value,
+            (None, None) => true,
+        };
+        // The same value of the same variable is not stored twice.
+        let is_same = |(known, kept): &(&String, &String)| {
+            let of = |variable: &String| known.strip_suffix(variable.as_str()).is_some_and(is_prefix);
+            **kept == value && variable.as_ref().is_some_and(of)
+        };
+        let has_own = [self.kept, &*chosen].iter().any(|all| all.get(&name) == Some(&value));
+        let shared = self.kept.iter().chain(chosen.iter()).find(is_same).filter(|_| !has_own);
+        let numbered = (2..100).map(|number| format!("{name}_{number}"));
+        let all = shared.map(|(known, _)| known.clone()).into_iter().chain([name.clone()]).chain(numbered);
+        let found =
+            all.into_iter().find(suits).ok_or_else(|| format!("no name is left for its secret `{name}`"))?;
+        check_name(&found).map_err(|error| error.to_string())?;
+        if !self.kept.contains_key(&found) {
+            chosen.insert(found.clone(), value);
+        }
+        Ok(found)
+    }
+}
+
+/// Whether this text may precede a variable in a secret's name.
+fn is_prefix(text: &str) -> bool {
+    text.is_empty() || text.ends_with('_')
+}
+
+fn named_definition(name: &str, body: &Map<String, Value>) -> Value {
+    let mut whole = body.clone();
+    whole.insert("name".to_owned(), json!(name));
+    Value::Object(whole)
+}
+
+/// Parses the definition as the daemon would read it from its file.
+fn parsed(own: &PersonalConfig, name: &str, body: &Map<String, Value>) -> Result<Definition, String> {
+    let file = own.file(name);
+    let document = Document::from_text(&file, &named_definition(name, body).to_string());
+    let search_scope = SearchScope { config: &own.config, confined: false, home: &own.home, data: &own.data };
+    let location = EntryLocation {
+        file: &file,
+        context: expansion_context(&file, search_scope),
+        variables: &read_variables,
+    };
+    let mut read = shapes::read(&document, &location);
+    match (read.definitions.pop(), read.problems.first()) {
+        (Some(definition), None) => Ok(definition),
+        (_, problem) => {
+            Err(problem
+                .map_or_else(|| "nothing can be made of it".to_owned(), |problem| problem.message.clone()))
+        }
+    }
+}
+
+/// Equal for definitions that start or reach the same server, whatever file they are in.
+fn signature(definition: &Definition) -> Option<String> {
+    let launch = match definition.launch.as_ref().ok()? {
+        Launch::Remote(remote) => json!([remote.url, remote.headers]),
+        Launch::Process(launch) => {
+            let folder = definition.file.parent().unwrap_or(Path::new(""));
+            let cwd = launch.base.join(launch.cwd.to_string());
+            let cwd = (cwd != folder).then_some(cwd);
+            json!([launch.cmd, launch.args, launch.env, launch.env_file_path, launch.pass_env, cwd])
+        }
+    };
+    Some(launch.to_string())
+}
+
+/// Removes imported servers from the hosts' files.
+fn remove(
+    setup_run: &mut SetupRun,
+    state: &Path,
+    import_results: &[ImportResult],
+    failed: &BTreeSet<String>,
+) {
+    let mut files: BTreeMap<&Path, (&'static Host, Vec<ServerKey>)> = BTreeMap::new();
+    for import_result in import_results {
+        let is_there = match &import_result.outcome {
+            ImportOutcome::Taken { name, .. } | ImportOutcome::Same { name } => !failed.contains(name),
+            ImportOutcome::Left { .. } => false,
+        };
+        if is_there {
+            let servers = &mut files.entry(&import_result.file).or_insert((import_result.host, Vec::new())).1;
+            servers.push((import_result.entry.project.clone(), import_result.entry.name.clone()));
+        }
+    }
+    for (file, (host, servers)) in files {
+        setup_run.one(host, file, plan_removal(host, file, &servers), || {
+            let records =
+                HostFileRecords::open(state).map_err(|error| Problem::of(state, error.to_string()))?;
+            take_out(&records, host, file, &servers)
+        });
+    }
+}
+
+fn print_import(import_result: &ImportResult, would: bool) {
+    let name = visible(&import_result.entry.name).into_owned();
+    let of = match &import_result.entry.project {
+        Some(project) => format!("{}, {}", import_result.host.name, visible(&project.display().to_string())),
+        None => import_result.host.name.to_owned(),
+    };
+    let (tone, word, more) = match &import_result.outcome {
+        ImportOutcome::Taken { name, secrets, notes, .. } => {
+            let mut more = notes.clone();
+            if !secrets.is_empty() {
+                let names: Vec<_> = secrets.iter().map(|name| format!("`{name}`")).collect();
+                more.insert(0, format!("its secrets are kept as {}", names.join(", ")));
+            }
+            let word = if would { "would be taken" } else { "taken" };
+            (Tone::Good, format!("{word} as `{}`", visible(name)), more)
+        }
+        ImportOutcome::Same { name } => {
+            (Tone::Quiet, format!("already there as `{}`", visible(name)), Vec::new())
+        }
+        ImportOutcome::Left { why } => (Tone::Warning, format!("left out: {}", visible(why)), Vec::new()),
+    };
+    say!("{name} ({of}): {}", Paint::for_stdout().on(tone, word));
+    more.iter().for_each(|line| say!("  {}", visible(line)));
+}
+
+impl ImportResult {
+    fn as_json(&self) -> Value {
+        let mut told = json!({
+            "host": self.host.id, "file": self.file, "name": self.entry.name, "project": self.entry.project,
+        });
+        match &self.outcome {
+            ImportOutcome::Taken { name, secrets, notes, definition } => {
+                told["result"] = json!("taken");
+                told["as"] = json!(name);
+                told["secrets"] = json!(secrets);
+                told["notes"] = json!(notes);
+                // Contains no secret: values were replaced by `${NAME}`.
+                told["definition"] = definition.clone();
+            }
+            ImportOutcome::Same { name } => {
+                told["result"] = json!("already there");
+                told["as"] = json!(name);
+            }
+            ImportOutcome::Left { why } => {
+                told["result"] = json!("left out");
+                told["why"] = json!(why);
+            }
+        }
+        told
+    }
+}

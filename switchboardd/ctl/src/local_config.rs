@@ -1,0 +1,60 @@
+//! The user's files as they are now, read by a command the way a daemon would.
+
+use std::path::{Path, PathBuf};
+
+use switchboard_definitions::config::{Config, ConfigOwner, LastGood};
+use switchboard_definitions::discover::LastGoodDefinitions;
+
+use super::CliExit;
+use super::output::{complain, failed};
+use crate::args::Args;
+use switchboardd::child::value_resolver::ValueResolver;
+use switchboardd::daemon;
+use switchboardd::{Layer, Locations};
+
+pub(super) struct LocalConfig {
+    pub(super) locations: Locations,
+    pub(super) personal: Layer,
+    pub(super) trust: switchboard_definitions::trust::Trust,
+    pub(super) resolver: ValueResolver,
+}
+
+impl LocalConfig {
+    /// `None` if anything fails; a broken config is replaced by the last good one.
+    pub(super) fn open_if_possible(args: &Args) -> Option<Self> {
+        let home = daemon::home().ok()?;
+        let (config_file, state) = daemon::files_in_use(&args.of_daemon(), &home);
+        let locations = Locations::new(&home, &state, &daemon::trust_roots(&args.of_daemon()).ok()?);
+        let config = LastGood::new(&state).usable(&config_file, ConfigOwner::Personal).config;
+        let (trust, _) = locations.trust(&config);
+        let resolver = ValueResolver::new(&config.folder, &locations.state);
+        let personal = Layer::personal(config, &locations, &trust, &mut LastGoodDefinitions::default());
+        Some(Self { locations, personal, trust, resolver })
+    }
+
+    pub(super) fn open(args: &Args) -> Result<Self, CliExit> {
+        let home = daemon::home().map_err(|error| failed(&error))?;
+        let roots = daemon::trust_roots(&args.of_daemon()).map_err(|error| failed(&error))?;
+        let (config_file, state) = daemon::files_in_use(&args.of_daemon(), &home);
+        let locations = Locations::new(&home, &state, &roots);
+        let config = Config::load(&config_file).map_err(|problems| {
+            problems.iter().for_each(|problem| complain(problem));
+            CliExit::Error
+        })?;
+        let records = locations.trust.read().map_err(|error| failed(&error))?;
+        let (mut trust, _) = locations.trust(&config);
+        trust.records = records;
+        let resolver = ValueResolver::new(&config.folder, &locations.state);
+        let personal = Layer::personal(config, &locations, &trust, &mut LastGoodDefinitions::default());
+        Ok(Self { locations, personal, trust, resolver })
+    }
+
+    pub(super) fn workspace(&self, root: &Path) -> Layer {
+        Layer::workspace(root, &self.locations, &self.trust, &mut LastGoodDefinitions::default())
+    }
+
+    /// The workspace that the command applies to.
+    pub(super) fn here(&self, args: &Args) -> Option<PathBuf> {
+        self.locations.workspace(&super::workspace(args)?)
+    }
+}

@@ -1,0 +1,210 @@
+//! `switchboard savings`: prints the savings report.
+
+use hyper::Method;
+use serde_json::Value;
+use switchboard_wire::printable;
+use switchboard_wire::visible::Printable;
+
+use super::CliExit;
+use super::ask::ask;
+use super::output::{Paint, Tone, columns_of, indented, print, print_json};
+use crate::args::Args;
+
+pub(super) async fn run(args: &Args) -> CliExit {
+    let workspace = super::workspace(args).map(|folder| folder.to_string_lossy().into_owned());
+    let query: String = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(workspace.iter().map(|folder| ("workspace", folder)))
+        .finish();
+    match ask(args, Method::GET, &format!("/savings?{query}"), None).await {
+        Ok(savings) if args.json => {
+            print_json(&savings);
+            CliExit::Ok
+        }
+        Ok(savings) => {
+            print(&render(&savings, Paint::for_stdout()));
+            CliExit::Ok
+        }
+        Err(unanswered) => unanswered.print(),
+    }
+}
+
+/// The report as text.
+fn render(savings: &Value, paint: Paint) -> Printable {
+    let suites = savings["suites"].as_array().map_or(&[][..], Vec::as_slice);
+    let (known, unknown): (Vec<&Value>, Vec<&Value>) =
+        suites.iter().partition(|suite| suite["known"] == true);
+    let mut lines = vec![paint.on(Tone::Strong, "tokens that a session begins with")];
+    let whole = &savings["perSession"];
+    let head = ["", "tools", "listed", "shown", "saves", "introspect"].map(str::to_owned);
+    let mut table = vec![head];
+    for suite in &known {
+        table.push([
+            text(&suite["name"]),
+            tools(suite),
+            count(&suite["listed"]),
+            count(&suite["shown"]),
+            count(&suite["saves"]),
+            count(&suite["introspection"]),
+        ]);
+    }
+    let nothing = String::new;
+    table.push([
+        "instructions".to_owned(),
+        nothing(),
+        nothing(),
+        count(&whole["instructions"]),
+        nothing(),
+        nothing(),
+    ]);
+    let of_whole = |key: &str| count(&whole[key]);
+    let in_all = if known.iter().all(|suite| suite["workspace"].is_null()) { "in all" } else { "your own" };
+    table.push([
+        in_all.to_owned(),
+        nothing(),
+        of_whole("listed"),
+        of_whole("shown"),
+        of_whole("saves"),
+        nothing(),
+    ]);
+    lines.extend(columns(&table));
+    let has_own = |workspace: &&Value| {
+        suites
+            .iter()
+            .any(|suite| suite["workspace"].is_string() && suite["workspace"] == workspace["workspace"])
+    };
+    for workspace in savings["workspaces"].as_array().into_iter().flatten().filter(has_own) {
+        lines.push(printable!(
+            "  with those of {}: {} listed, {} shown, {} saved",
+            text(&workspace["workspace"]),
+            count(&workspace["listed"]),
+            count(&workspace["shown"]),
+            count(&workspace["saves"])
+        ));
+    }
+    lines.push(paint.on(
+        Tone::Quiet,
+        "  listed: each tool by itself; shown: the suite; introspect: all of it, once fetched",
+    ));
+    for suite in unknown {
+        lines.push(
+            paint.on(Tone::Quiet, format!("  {}: unknown, {}", text(&suite["name"]), text(&suite["why"]))),
+        );
+    }
+
+    lines.extend([
+        Printable::default(),
+        paint.on(Tone::Strong, format!("so far, since {}", text(&savings["since"]))),
+    ]);
+    let past = &savings["tokens"];
+    lines.push(printable!(
+        "  {} shown the suites; {} fetched {} tokens; net {} tokens saved",
+        plural(&past["sessions"], "session was", "sessions were"),
+        plural(&past["introspections"], "introspection", "introspections"),
+        count(&past["introspected"]),
+        count(&past["net"]),
+    ));
+    if past["uncounted"].as_u64().unwrap_or(0) > 0 {
+        lines.push(printable!(
+            "  {} could not be counted",
+            plural(&past["uncounted"], "introspection", "introspections")
+        ));
+    }
+    let cold = &savings["coldStarts"];
+    lines.push(printable!(
+        "  {} avoided ({}), {} added ({})",
+        plural(&cold["avoided"], "cold start", "cold starts"),
+        seconds(&cold["avoidedMs"]),
+        count(&cold["added"]),
+        seconds(&cold["addedMs"]),
+    ));
+
+    lines.extend([Printable::default(), paint.on(Tone::Strong, "now")]);
+    let (processes, memory) = (&savings["processes"], &savings["memory"]);
+    let avoided = processes["avoided"].as_i64().unwrap_or(0);
+    let fewer = match avoided {
+        ..0 => format!("{} are kept running that no session uses", -avoided),
+        _ => format!("{avoided} avoided"),
+    };
+    lines.push(printable!(
+        "  {} with {}; without Switchboard {}: {fewer} (at most {} avoided since the daemon started)",
+        plural(&processes["sessions"], "session", "sessions"),
+        plural(&processes["running"], "child", "children"),
+        count(&processes["without"]),
+        processes["peakAvoided"].as_i64().unwrap_or(0).max(0),
+    ));
+    let more = memory["avoidedBytes"].as_i64().unwrap_or(0);
+    let more = match more {
+        ..0 => format!("about {} of it that no session uses", mib(&Value::from(-more))),
+        _ => format!("without Switchboard about {} more", mib(&Value::from(more))),
+    };
+    lines.push(printable!(
+        "  children take {}, {more}; daemon {} and shims {}: {}",
+        mib(&memory["childrenBytes"]),
+        mib(&memory["daemonBytes"]),
+        mib(&memory["shimsBytes"]),
+        net(&memory["netBytes"]),
+    ));
+    lines.push(paint.on(
+        Tone::Quiet,
+        "  an estimate: what a further copy of a child takes is what the one that runs shares with nobody",
+    ));
+
+    lines.push(Printable::default());
+    for word in suites.iter().filter_map(|suite| suite["word"].as_str()) {
+        lines.push(paint.on(Tone::Warning, word));
+    }
+    if let Some(problem) = savings["problem"].as_str() {
+        lines.push(paint.on(Tone::Bad, printable!("problem: {}", indented(problem))));
+    }
+    lines.push(paint.on(Tone::Quiet, text(&savings["tokenizer"]["note"])));
+    Printable::lines(lines)
+}
+
+/// Aligns the first column to the left, the others to the right.
+fn columns<const N: usize>(table: &[[String; N]]) -> Vec<Printable> {
+    let width = |column: usize| table.iter().map(|row| columns_of(&row[column])).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let line = |row: &[String; N]| {
+        let pad = |cell: &str, width: usize| " ".repeat(width - columns_of(cell));
+        let mut line = format!("  {}{}", row[0], pad(&row[0], widths[0]));
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            line.push_str(&format!("  {}{cell}", pad(cell, *width)));
+        }
+        printable!("{}", line.trim_end())
+    };
+    table.iter().map(line).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("-").to_owned()
+}
+
+fn count(value: &Value) -> String {
+    value.as_i64().map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
+fn tools(suite: &Value) -> String {
+    match suite["hiddenTools"].as_u64() {
+        Some(hidden) if hidden > 0 => format!("{} ({hidden} hidden)", count(&suite["tools"])),
+        _ => count(&suite["tools"]),
+    }
+}
+
+fn plural(number: &Value, one: &str, more: &str) -> String {
+    format!("{} {}", count(number), if *number == 1 { one } else { more })
+}
+
+fn seconds(ms: &Value) -> String {
+    format!("{:.1} s", ms.as_f64().unwrap_or(0.0) / 1000.0)
+}
+
+fn net(bytes: &Value) -> String {
+    match bytes.as_i64() {
+        Some(less) if less < 0 => format!("costs about {} more", mib(&Value::from(-less))),
+        _ => format!("net about {} saved", mib(bytes)),
+    }
+}
+
+fn mib(bytes: &Value) -> String {
+    bytes.as_f64().map_or_else(|| "-".to_owned(), |bytes| format!("{:.1} MiB", bytes / 1_048_576.0))
+}

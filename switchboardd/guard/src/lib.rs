@@ -1,0 +1,13 @@
+//! The guard of a child: what the daemon tells it, and how both end processes.
+//!
+//! The program `switchboard-guard` (`main.rs`) is small on purpose: one runs for every local child. It starts no
+//! runtime and reads no configuration.
+
+pub mod container;
+pub mod kill_sequence;
+pub mod memory;
+pub mod order;
+pub mod process_tree;
+
+/// Guard and daemon work together only if this is the same in both.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
