@@ -142,8 +142,23 @@ pub(crate) struct Tally {
     passed: u64,
     failed: u64,
     steps: u64,
-    /// The names of failed jobs.
-    bad: Vec<String>,
+    /// The failed jobs.
+    bad: Vec<FailedJob>,
+}
+
+#[derive(Debug)]
+struct FailedJob {
+    name: String,
+    /// The end of its output.
+    tail: String,
+}
+
+/// How many lines of a failed job's output are shown once more at the end, where they are found.
+const SHOWN_AGAIN: usize = 60;
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 impl Tally {
@@ -166,7 +181,7 @@ impl Tally {
                 println!("── {name} ──\n{}\n── {name}: passed ({seconds:.1} s) ──", output.trim_end());
             }
             (_, false) => {
-                self.bad.push(name.clone());
+                self.bad.push(FailedJob { name: name.clone(), tail: last_lines(output, SHOWN_AGAIN) });
                 println!("── {name} ──\n{}\n── {name}: FAILED ({seconds:.1} s) ──", output.trim_end());
             }
         }
@@ -180,7 +195,11 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.bad.is_empty() {
-            writeln!(out, "failed: {}", self.bad.join(", "))?;
+            for job in &self.bad {
+                writeln!(out, "── the end of what {} said ──\n{}\n", job.name, job.tail)?;
+            }
+            let names: Vec<&str> = self.bad.iter().map(|job| &*job.name).collect();
+            writeln!(out, "failed: {}", names.join(", "))?;
         }
         write!(out, "{} tests passed, {} failed; {} other steps passed", self.passed, self.failed, self.steps)
     }
@@ -234,7 +253,18 @@ mod tests {
         assert_eq!(tally.to_string(), "12 tests passed, 0 failed; 1 other steps passed");
         tally.add(&ended(true, false, "test result: FAILED. 3 passed; 2 failed; 0 ignored"));
         assert!(!tally.is_good());
-        assert_eq!(tally.to_string(), "failed: a\n15 tests passed, 2 failed; 1 other steps passed");
+        let shown = tally.to_string();
+        assert!(shown.ends_with("\nfailed: a\n15 tests passed, 2 failed; 1 other steps passed"), "{shown}");
+    }
+
+    #[test]
+    fn the_end_of_a_failed_jobs_output_is_shown_again() {
+        let mut tally = Tally::default();
+        let said: String = (1..=100).map(|line| format!("line {line}\n")).collect();
+        tally.add(&ended(false, false, &said));
+        let shown = tally.to_string();
+        assert!(shown.contains("the end of what a said") && shown.contains("\nline 100\n"), "{shown}");
+        assert!(shown.contains("\nline 41\n") && !shown.contains("line 40\n"), "{shown}");
     }
 
     #[test]
