@@ -11,8 +11,14 @@ import { children, furnish } from './children.mjs';
 /** The children that share a file in the `mcpServers` shape; every other has one of its own. */
 const TOGETHER = { python: ['time', 'git'] };
 
+/** The machine is shared with other tests: a Python server may take longer to start than a user would wait. */
+const CONFIG = { timeouts: { childSpawnMs: 60_000 } };
+
 export function makeHome(home) {
     furnish(home);
+    const config = join(home, '.config', 'switchboard');
+    mkdirSync(config, { recursive: true, mode: 0o700 });
+    writeFileSync(join(config, 'switchboard.config.json'), JSON.stringify(CONFIG, null, 2) + '\n', { mode: 0o600 });
     const all = children(home);
     for (const [folder, names] of Object.entries(TOGETHER)) {
         const entries = names.map(name => {
