@@ -13,6 +13,7 @@ use switchboard_wire::rpc;
 pub use list_fingerprints::ListFingerprints;
 
 use switchboard_definitions::config::{Config, Conflicts};
+use switchboard_definitions::definition::SharedLaunch;
 use switchboard_definitions::digest;
 use switchboard_definitions::document::{Problem, nearest};
 use switchboard_definitions::suite_name;
@@ -233,10 +234,10 @@ fn pool(
     if entry.trust_status == TrustStatus::Held {
         return None;
     }
-    let Ok(launch) = &definition.launch else { return None };
-    let settings = PoolSettings::of(launch, layer.config.suite(&definition.name).pool);
+    let launch = SharedLaunch::of(definition)?;
+    let settings = PoolSettings::of(&launch, layer.config.suite(&definition.name).pool);
     let owner = (!is_personal).then_some(layer.config.folder.as_path());
-    Some(pools.get(&definition.name, launch, settings, owner, services))
+    Some(pools.get(&definition.name, &launch, settings, owner, services))
 }
 
 /// Settings for servers that do not exist: probably a mistyped name, whose server then lacks them.

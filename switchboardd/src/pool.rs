@@ -32,7 +32,7 @@ pub use pools::Pools;
 pub use settings::{PoolSettings, RootsOf};
 
 use switchboard_definitions::config::Scope;
-use switchboard_definitions::definition::{Launch, ResolvedLaunch};
+use switchboard_definitions::definition::{Launch, ResolvedLaunch, SharedLaunch};
 use switchboard_mcp::log_level::LogLevel;
 
 use crate::caller::Caller;
@@ -98,7 +98,7 @@ pub enum PoolError {
 #[derive(Debug)]
 pub struct Pool {
     name: Box<str>,
-    launch: Launch,
+    launch: SharedLaunch,
     services: ChildServices,
     // A leaf lock: held to look at or change the state, never across a start.
     state: Mutex<PoolState>,
@@ -129,7 +129,12 @@ pub enum PoolStatus {
 }
 
 impl Pool {
-    pub fn new(name: &str, launch: Launch, settings: PoolSettings, services: ChildServices) -> Arc<Self> {
+    pub fn new(
+        name: &str,
+        launch: SharedLaunch,
+        settings: PoolSettings,
+        services: ChildServices,
+    ) -> Arc<Self> {
         let state = PoolState::new(settings, services.manifests.cached(&launch));
         Arc::new(Self {
             name: name.into(),
@@ -184,7 +189,7 @@ impl Pool {
 
     /// Records that a session uses a child: one that ran already, or one that it had to wait for.
     pub fn note_use(&self, caller: &Arc<Caller>, ran: bool) {
-        let here = matches!(self.launch, Launch::Process(_));
+        let here = matches!(*self.launch, Launch::Process(_));
         let Some(how) = caller
             .usage()
             .map(|mut usage| usage.record_use(self.fingerprint(), ran, self.start_count(), here))

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use switchboard_definitions::config::{Config, ConfigOwner, ConfigSource, LastGood, Watch};
 use switchboard_definitions::document::Problem;
-use switchboard_wire::event_loop::try_run_blocking;
+use switchboard_wire::event_loop::{run_blocking_detached, try_run_blocking};
 
 use crate::catalog::Catalog;
 use crate::catalog::layer::{Layer, Locations};
@@ -48,7 +48,8 @@ pub struct ReloadResult {
 
 /// The user's own files as they are now.
 struct PersonalFiles {
-    layer: Layer,
+    /// `None` if hosts are shown the same already.
+    layer: Option<Layer>,
     problems: Vec<Problem>,
 }
 
@@ -116,6 +117,21 @@ impl Reloader {
 
     /// Reads everything again. While the personal config has a mistake, its last good version is used.
     pub async fn reload(self: &Arc<Self>, why: ReloadCause) -> ReloadResult {
+        // A task of its own, because the user may give up while catalogs are being built: a later reload must not
+        // publish before this one.
+        let reloader = self.clone();
+        let task = tokio::spawn(async move { reloader.reload_in_turn(why).await });
+        match task.await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down, so nobody needs the result.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+
+    async fn reload_in_turn(self: &Arc<Self>, why: ReloadCause) -> ReloadResult {
         let reloading = self.reloading.lock().await;
         if why == ReloadCause::Requested {
             self.daemon.services.value_resolver.forget_shell();
@@ -165,7 +181,7 @@ impl Reloader {
             }
             // The result is not needed: publishing logs the problems, and the status shows those of the
             // config.
-            self.reload(ReloadCause::FileEvent).await;
+            self.reload_in_turn(ReloadCause::FileEvent).await;
         }
     }
 
@@ -183,9 +199,9 @@ impl Reloader {
     /// personal config.
     async fn read_all(self: &Arc<Self>, why: ReloadCause) -> Vec<Problem> {
         let reloader = self.clone();
-        let personal = run_blocking_with_timeout(move || reloader.read_personal()).await.flatten();
+        let personal = run_blocking_with_timeout(move || reloader.read_personal(why)).await.flatten();
         let config_problems = match personal {
-            Some(personal) => self.publish_personal(personal, why),
+            Some(personal) => self.publish_personal(personal, why).await,
             None => Vec::new(),
         };
         let personal = self.daemon.workspaces.personal.catalog().personal.clone();
@@ -197,7 +213,7 @@ impl Reloader {
                     move || reloader.read_workspace(&workspace)
                 };
                 let layer = run_blocking_with_timeout(read).await.flatten();
-                reloader.publish_workspace(&workspace, &personal, layer, why);
+                reloader.publish_workspace(&workspace, &personal, layer, why).await;
             })
         });
         for read in reading.collect::<Vec<_>>() {
@@ -208,7 +224,7 @@ impl Reloader {
     }
 
     /// `None` while an earlier read still hangs.
-    fn read_personal(&self) -> Option<PersonalFiles> {
+    fn read_personal(&self, why: ReloadCause) -> Option<PersonalFiles> {
         let mut memory = unless_locked(self.daemon.workspaces.personal.memory.try_lock())?;
         let (mut config, mut problems) = Config::read_usable(&self.daemon.config_file, ConfigOwner::Personal);
         let before = self.daemon.workspaces.personal.catalog();
@@ -227,30 +243,34 @@ impl Reloader {
             .load_manifests(&self.daemon.services.manifests);
         layer.problems.extend(damage);
         layer.problems.extend(self.needs_restart(&layer.config));
-        Some(PersonalFiles { layer, problems })
+        // Compared and dropped here: both take a while with thousands of definitions.
+        let is_shown =
+            why != ReloadCause::Requested && layer.is_same(&before.personal) && !before.has_retired_pool();
+        Some(PersonalFiles { layer: (!is_shown).then_some(layer), problems })
     }
 
-    fn read_workspace(&self, workspace: &Workspace) -> Option<Layer> {
+    /// The layer that hosts are shown, if it is as it was.
+    fn read_workspace(&self, workspace: &Workspace) -> Option<Arc<Layer>> {
         let root = workspace.root.as_deref()?;
         let mut memory = unless_locked(workspace.memory.try_lock())?;
         let (trust, _) = self.locations().trust(self.daemon.workspaces.personal.catalog().config());
         let layer = Layer::workspace(root, self.locations(), &trust, &mut memory)
             .load_manifests(&self.daemon.services.manifests);
         LastGood::new(&self.locations().state).save(&layer.config);
-        Some(layer)
+        let shown = workspace.catalog().own.clone().filter(|own| layer.is_same(own));
+        Some(shown.unwrap_or_else(|| Arc::new(layer)))
     }
 
     /// Returns the problems of the personal config.
-    fn publish_personal(&self, read: PersonalFiles, why: ReloadCause) -> Vec<Problem> {
+    async fn publish_personal(&self, read: PersonalFiles, why: ReloadCause) -> Vec<Problem> {
         let PersonalFiles { layer, problems } = read;
         if self.broken_config() != problems || (why == ReloadCause::Requested && !problems.is_empty()) {
             self.note_broken(problems.clone());
         }
-        let before = self.daemon.workspaces.personal.catalog();
-        if why == ReloadCause::Requested || !layer.is_same(&before.personal) || before.has_retired_pool() {
+        if let Some(layer) = layer {
             self.daemon.services.budget.set(layer.config.budget);
             self.daemon.services.logins.set(layer.config.oauth.clone());
-            self.show(&self.daemon.workspaces.personal, &Arc::new(layer), None, why);
+            self.show(&self.daemon.workspaces.personal, (Arc::new(layer), None), why).await;
         }
         problems
     }
@@ -263,44 +283,36 @@ impl Reloader {
     }
 
     /// `layer`: the workspace's files as they are now; `None` if they could not be read in time.
-    fn publish_workspace(
+    async fn publish_workspace(
         &self,
         workspace: &Arc<Workspace>,
         personal: &Arc<Layer>,
-        layer: Option<Layer>,
+        layer: Option<Arc<Layer>>,
         why: ReloadCause,
     ) {
         let before = workspace.catalog();
         let same = match (&layer, &before.own) {
-            (Some(layer), Some(own)) => layer.is_same(own),
+            (Some(layer), Some(own)) => Arc::ptr_eq(layer, own),
             (None, _) => true,
             (Some(_), None) => false,
         };
         let is_current = Arc::ptr_eq(&before.personal, personal) && !before.has_retired_pool();
         if why == ReloadCause::Requested || !same || !is_current {
-            let own = if same { before.own.clone() } else { layer.map(Arc::new) };
-            self.show(workspace, personal, own.as_ref(), why);
+            let own = layer.or_else(|| before.own.clone());
+            self.show(workspace, (personal.clone(), own), why).await;
         }
     }
 
     /// Publishes a new catalog in one swap, and notifies hosts whose lists changed.
-    fn show(
+    async fn show(
         &self,
         workspace: &Arc<Workspace>,
-        personal: &Arc<Layer>,
-        own: Option<&Arc<Layer>>,
+        layers: (Arc<Layer>, Option<Arc<Layer>>),
         why: ReloadCause,
     ) {
         let generation = workspace.catalog().generation + 1;
-        let catalog = Catalog::build(
-            personal,
-            own,
-            &self.daemon.workspace_loader.pools,
-            &self.daemon.services,
-            generation,
-        );
-        let before = workspace.publish(catalog);
-        let after = workspace.catalog();
+        let publish = |catalog| (workspace.publish(catalog), workspace.catalog());
+        let (before, after) = self.daemon.workspace_loader.build_catalog(layers, generation, publish).await;
         after.log_loaded(Some(&before));
         if why == ReloadCause::Requested {
             after.reset_breakers();
@@ -309,6 +321,8 @@ impl Reloader {
         self.daemon.list_changes.notify();
         self.daemon.services.status_changed.notify();
         self.daemon.sessions.notify_changed();
+        // Thousands of suites take a while to free.
+        run_blocking_detached(move || drop(before));
     }
 
     /// All files and folders that affect the catalogs.

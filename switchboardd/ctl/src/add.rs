@@ -1,6 +1,7 @@
 //! `switchboard add` and `switchboard remove`: the user's own definitions.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::CstRootNode;
@@ -42,7 +43,9 @@ impl PersonalConfig {
         let search_scope =
             SearchScope { config: &self.config, confined: false, home: &self.home, data: &self.data };
         let found = discover(search_scope, &mut LastGoodDefinitions::default());
-        (found.definitions, found.problems.iter().map(ToString::to_string).collect())
+        // The last good versions are gone, so nobody shares them.
+        let definitions = found.definitions.into_iter().map(Arc::unwrap_or_clone).collect();
+        (definitions, found.problems.iter().map(ToString::to_string).collect())
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {

@@ -36,6 +36,6 @@ pub(super) fn unused_settings(layer: &Layer, other: Option<&Layer>) -> Vec<Probl
 }
 
 fn names(layer: &Layer) -> impl Iterator<Item = &str> {
-    let definitions = layer.entries.iter().map(|entry| &*entry.definition).chain(&layer.denied);
+    let definitions = layer.entries.iter().map(|entry| &entry.definition).chain(&layer.denied);
     definitions.map(|definition| definition.name.as_str())
 }

@@ -2,6 +2,7 @@
 
 mod display_url;
 mod redactor;
+mod shared_launch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use display_url::{DisplayUrl, shown_url, shown_whole_url};
 pub use redactor::Redactor;
+pub use shared_launch::SharedLaunch;
 
 use crate::expand::{MissingVariable, PlaceholderValues, Template};
 

@@ -10,6 +10,7 @@ pub mod walk;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::config::Config;
 use crate::definition::Definition;
@@ -31,8 +32,9 @@ pub struct SearchScope<'a> {
 
 #[derive(Debug, Default)]
 pub struct Discovery {
-    /// Sorted by name; equal names in the order of their files.
-    pub definitions: Vec<Definition>,
+    /// Sorted by name; equal names in the order of their files. Those that are as they were before are shared with the
+    /// search before.
+    pub definitions: Vec<Arc<Definition>>,
     pub problems: Vec<Problem>,
     pub watched: WatchedPaths,
 }
@@ -47,7 +49,7 @@ pub struct WatchedPaths {
 /// The last good version of each file.
 #[derive(Debug, Default)]
 pub struct LastGoodDefinitions {
-    good: HashMap<PathBuf, Vec<Definition>>,
+    good: HashMap<PathBuf, Vec<Arc<Definition>>>,
     /// How others could write each file when it was last seen; `None` if they could not.
     pub exposed: HashMap<PathBuf, Option<String>>,
     /// The last good config of a workspace.
@@ -80,7 +82,7 @@ fn definitions(
     search_scope: SearchScope<'_>,
     memory: &mut LastGoodDefinitions,
     found: &mut Discovery,
-) -> Vec<Definition> {
+) -> Vec<Arc<Definition>> {
     let within = search_scope.confined.then_some(search_scope.config.folder.as_path());
     let document = match Document::read(file, within) {
         Ok(Some(document)) => document,
@@ -114,15 +116,17 @@ fn definitions(
     let before = memory.good.remove(file).unwrap_or_default();
     let mut good = Vec::new();
     let definitions = read.definitions.into_iter().map(|definition| {
+        let kept = before.iter().find(|earlier| earlier.name == definition.name);
         let Err(why) = &definition.launch else {
+            let unchanged = kept.filter(|earlier| ***earlier == definition).cloned();
+            let definition = unchanged.unwrap_or_else(|| Arc::new(definition));
             good.push(definition.clone());
             return definition;
         };
-        let kept = before.iter().find(|earlier| earlier.name == definition.name);
         let kept_on = if kept.is_some() { "; its last good version goes on" } else { "" };
         let message = format!("`{}` is misconfigured: {why}{kept_on}", definition.name);
         found.problems.push(Problem { at: definition.at, ..Problem::of(file, message) });
-        let Some(kept) = kept else { return definition };
+        let Some(kept) = kept else { return Arc::new(definition) };
         good.push(kept.clone());
         kept.clone()
     });
@@ -136,7 +140,7 @@ fn last_good(
     problems: Vec<Problem>,
     memory: &LastGoodDefinitions,
     found: &mut Discovery,
-) -> Vec<Definition> {
+) -> Vec<Arc<Definition>> {
     let kept = memory.good.get(file).cloned().unwrap_or_default();
     found.problems.extend(problems.into_iter().map(|mut problem| {
         if !kept.is_empty() {
@@ -219,7 +223,7 @@ mod tests {
         let search_scope =
             SearchScope { config: &config, confined: true, home: Path::new("/h"), data: Path::new("/s") };
         let found = discover(search_scope, memory);
-        let shown = |definition: &Definition| match definition.command() {
+        let shown = |definition: &Arc<Definition>| match definition.command() {
             Some(launch) => format!("{}={}", definition.name, launch.cmd),
             None => definition.name.clone(),
         };

@@ -10,6 +10,7 @@ mod warnings;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +75,11 @@ pub enum TrustStatus {
 
 impl Trust {
     /// Judges a definition, and replaces its launch by the allowed version.
-    pub fn judge(&self, mut definition: Definition, provenance: &Provenance) -> (Definition, TrustStatus) {
+    pub fn judge(
+        &self,
+        mut definition: Arc<Definition>,
+        provenance: &Provenance,
+    ) -> (Arc<Definition>, TrustStatus) {
         if *provenance == Provenance::Personal {
             return (definition, TrustStatus::Allowed);
         }
@@ -87,7 +92,8 @@ impl Trust {
             (Some(Decision::Deny), _) => TrustStatus::Denied,
             // A broken update does not count: there is nothing to approve.
             (Some(Decision::Allow(allowed)), _) => {
-                match std::mem::replace(&mut definition.launch, Ok((**allowed).clone())) {
+                let allowed_version = Ok((**allowed).clone());
+                match std::mem::replace(&mut Arc::make_mut(&mut definition).launch, allowed_version) {
                     Ok(waiting) if waiting.digest() != allowed.digest() => {
                         TrustStatus::Outdated { pending: Box::new(waiting) }
                     }
@@ -134,8 +140,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(trust: &Trust, cmd: &str, provenance: &Provenance, expect: &TrustStatus) -> Definition {
-        let (definition, trust_status) = trust.judge(definition(cmd), provenance);
+    fn check(trust: &Trust, cmd: &str, provenance: &Provenance, expect: &TrustStatus) -> Arc<Definition> {
+        let (definition, trust_status) = trust.judge(Arc::new(definition(cmd)), provenance);
         assert_eq!(&trust_status, expect);
         definition
     }
@@ -159,7 +165,7 @@ mod tests {
             check(&allowed("a"), "b", &Provenance::Workspace, &TrustStatus::Outdated { pending: waiting });
         assert_eq!(runs.command().unwrap().cmd, Template::text("a"));
         let broken = Definition { launch: Err("no command".to_owned()), ..definition("a") };
-        let (runs, trust_status) = allowed("a").judge(broken, &Provenance::Workspace);
+        let (runs, trust_status) = allowed("a").judge(Arc::new(broken), &Provenance::Workspace);
         assert_eq!(trust_status, TrustStatus::Allowed);
         assert_eq!(runs.command().unwrap().cmd, Template::text("a"));
     }
@@ -168,9 +174,9 @@ mod tests {
     fn names_and_files_are_not_interchangeable() {
         let trust = allowed("a");
         let other = Definition { name: "y".to_owned(), ..definition("a") };
-        assert_eq!(trust.judge(other, &Provenance::Workspace).1, TrustStatus::Held);
+        assert_eq!(trust.judge(Arc::new(other), &Provenance::Workspace).1, TrustStatus::Held);
         let other = Definition { file: "/v/mcps/x/.mcp.json".into(), ..definition("a") };
-        assert_eq!(trust.judge(other, &Provenance::Workspace).1, TrustStatus::Held);
+        assert_eq!(trust.judge(Arc::new(other), &Provenance::Workspace).1, TrustStatus::Held);
     }
 
     #[test]
@@ -180,7 +186,7 @@ mod tests {
             timeout: Some(std::time::Duration::from_secs(1)),
             ..definition("a")
         };
-        assert_eq!(allowed("a").judge(edited, &Provenance::Workspace).1, TrustStatus::Allowed);
+        assert_eq!(allowed("a").judge(Arc::new(edited), &Provenance::Workspace).1, TrustStatus::Allowed);
     }
 
     #[test]

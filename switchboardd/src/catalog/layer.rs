@@ -21,7 +21,7 @@ pub struct Layer {
     pub config: Config,
     pub entries: Vec<JudgedDefinition>,
     /// Definitions that the user denied.
-    pub denied: Vec<Definition>,
+    pub denied: Vec<Arc<Definition>>,
     pub problems: Vec<Problem>,
     pub watched: WatchedPaths,
     /// The stored manifests of its servers, until a catalog has created their pools.
@@ -179,6 +179,7 @@ impl Layer {
             let provenance = provenance(&definition.file);
             let (mut definition, trust_status) = trust.judge(definition, &provenance);
             if let Some(why) = layer.config.unusable_reason(&definition.name) {
+                let definition = Arc::make_mut(&mut definition);
                 definition.launch = Err(why.to_owned());
                 definition.unclear_in = Some(layer.config.to_fix().to_owned());
             }
@@ -192,11 +193,7 @@ impl Layer {
             }
             match trust_status {
                 TrustStatus::Denied => layer.denied.push(definition),
-                trust_status => layer.entries.push(JudgedDefinition {
-                    definition: Arc::new(definition),
-                    trust_status,
-                    why_held,
-                }),
+                trust_status => layer.entries.push(JudgedDefinition { definition, trust_status, why_held }),
             }
         }
         layer.resolve_name_clashes();

@@ -42,7 +42,11 @@ impl ListChanges {
             self.changed.notified().await;
             tokio::time::sleep(DEBOUNCE).await;
             self.listen_requests.notify_changes();
-            sessions.all().iter().for_each(|session| notify_changes(session));
+            for session in sessions.all() {
+                notify_changes(&session);
+                // Looking at thousands of servers for each of many sessions takes a while.
+                tokio::task::yield_now().await;
+            }
         }
     }
 }

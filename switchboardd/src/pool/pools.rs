@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use switchboard_definitions::config::Scope;
-use switchboard_definitions::definition::Launch;
+use switchboard_definitions::definition::SharedLaunch;
 
 use super::{ChildServices, Pool, PoolSettings};
 
 #[derive(Debug, Default)]
 pub struct Pools {
     // A leaf lock: held for a lookup, an insert or a sweep.
-    known: Mutex<HashMap<(Launch, Scope), PoolEntry>>,
+    known: Mutex<HashMap<(SharedLaunch, Scope), PoolEntry>>,
 }
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Pools {
     pub fn get(
         &self,
         name: &str,
-        launch: &Launch,
+        launch: &SharedLaunch,
         settings: PoolSettings,
         owner: Option<&Path>,
         services: &ChildServices,
@@ -64,7 +64,7 @@ impl Pools {
         gone
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(Launch, Scope), PoolEntry>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(SharedLaunch, Scope), PoolEntry>> {
         self.known.lock().expect("BUG: pool bookkeeping panicked")
     }
 }

@@ -122,7 +122,7 @@ impl Pool {
         login: &mut Option<TokenChanges>,
     ) -> Result<Arc<Child>, PoolError> {
         let (owner, room_until) = (start.owner.as_ref(), start.room_until);
-        let here = matches!(self.launch, Launch::Process(_));
+        let here = matches!(*self.launch, Launch::Process(_));
         let slot = self.services.budget.admit(room_until, here).await?;
         let mut target = self.services.value_resolver.fill(&self.launch).await?;
         self.lock().values = Some(target.digest());
@@ -192,13 +192,13 @@ impl Pool {
 
     /// A remote server has no stderr here: events of its connection are stored instead.
     pub(super) fn note_connection(&self, ring: &StderrRing, what: impl FnOnce() -> String) {
-        if matches!(self.launch, Launch::Remote(_)) {
+        if matches!(*self.launch, Launch::Remote(_)) {
             ring.note(&what(), &self.name);
         }
     }
 
     fn shown_address(&self) -> String {
-        match &self.launch {
+        match &*self.launch {
             Launch::Remote(remote) => switchboard_definitions::trust::view::shown_url(&remote.url),
             Launch::Process(_) => String::new(),
         }
@@ -249,7 +249,7 @@ impl Pool {
     }
 
     fn start_limits(&self, limits: Limits, ran_before: bool) -> Limits {
-        match &self.launch {
+        match &*self.launch {
             Launch::Process(launch)
                 if !ran_before && PACKAGE_RUNNERS.contains(&launch.program_name().as_str()) =>
             {

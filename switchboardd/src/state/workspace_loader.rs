@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use switchboard_definitions::config::Config;
 use switchboard_definitions::discover::LastGoodDefinitions;
-use switchboard_wire::event_loop::try_run_blocking;
+use switchboard_wire::event_loop::{run_blocking, try_run_blocking};
 use tokio::task::JoinHandle;
 
 use super::reload_requests::ReloadRequests;
@@ -33,11 +33,61 @@ pub type WorkspaceLoad = JoinHandle<Arc<Workspace>>;
 #[derive(Debug)]
 pub struct WorkspaceLoader {
     pub locations: Locations,
-    pub pools: Pools,
+    pub pools: Arc<Pools>,
+    unpublished: Arc<UnpublishedCatalogs>,
     workspaces: Arc<Workspaces>,
     sessions: Arc<Sessions>,
     services: ChildServices,
     reload_requests: Arc<ReloadRequests>,
+}
+
+/// Catalogs that are being built on other threads. No published catalog shows their new pools yet, so no pool
+/// is retired until they are published.
+#[derive(Debug, Default)]
+struct UnpublishedCatalogs {
+    // A leaf lock: held to count.
+    counts: Mutex<UnpublishedCounts>,
+}
+
+#[derive(Debug, Default)]
+struct UnpublishedCounts {
+    catalogs: usize,
+    /// Whether a sweep waits for them.
+    sweep_due: bool,
+}
+
+/// Counts as an unpublished catalog while it lives.
+#[derive(Debug)]
+struct UnpublishedCatalog(Arc<UnpublishedCatalogs>);
+
+impl UnpublishedCatalogs {
+    fn begin(self: &Arc<Self>) -> UnpublishedCatalog {
+        self.lock().catalogs += 1;
+        UnpublishedCatalog(self.clone())
+    }
+
+    /// Whether a sweep may run now; if not, it is due when the last catalog is published.
+    fn may_sweep(&self) -> bool {
+        let mut counts = self.lock();
+        counts.sweep_due = counts.catalogs > 0;
+        !counts.sweep_due
+    }
+
+    /// Whether a sweep was postponed and can run now.
+    fn is_sweep_due(&self) -> bool {
+        let counts = self.lock();
+        counts.sweep_due && counts.catalogs == 0
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, UnpublishedCounts> {
+        self.counts.lock().expect("BUG: a count panicked")
+    }
+}
+
+impl Drop for UnpublishedCatalog {
+    fn drop(&mut self) {
+        self.0.lock().catalogs -= 1;
+    }
 }
 
 impl WorkspaceLoader {
@@ -49,7 +99,7 @@ impl WorkspaceLoader {
         sessions: &Arc<Sessions>,
         reload_requests: &Arc<ReloadRequests>,
     ) -> (Arc<Self>, Arc<Workspaces>) {
-        let pools = Pools::default();
+        let pools = Arc::<Pools>::default();
         let (layer, memory) = load_personal(config, &locations, &services.manifests);
         let catalog = Catalog::build(&layer, None, &pools, services, 1);
         catalog.log_loaded(None);
@@ -57,6 +107,7 @@ impl WorkspaceLoader {
         let loader = Arc::new(Self {
             locations,
             pools,
+            unpublished: Arc::default(),
             workspaces: workspaces.clone(),
             sessions: sessions.clone(),
             services: services.clone(),
@@ -109,11 +160,7 @@ impl WorkspaceLoader {
         let Some((own, memory)) = try_run_blocking(move || loader.read_new(&folder)).await else {
             return self.workspaces.personal.clone();
         };
-        // Another request may have loaded it meanwhile.
-        if let Some(known) = self.find_workspace(&root) {
-            return known;
-        }
-        let workspace = self.add_workspace(root, own, memory);
+        let workspace = self.add_workspace(root, own, memory).await;
         workspace.catalog().log_loaded(None);
         tokio::spawn(self.clone().evict_when_unused(workspace.clone()));
         // Triggers a reload, which watches its folders and reads them again: they may have changed meanwhile,
@@ -130,15 +177,42 @@ impl WorkspaceLoader {
         (own, memory)
     }
 
-    /// Gets the pools and publishes them in one turn of the event loop, because `sweep` retires pools that no
-    /// workspace shows.
-    fn add_workspace(&self, root: PathBuf, own: Layer, memory: LastGoodDefinitions) -> Arc<Workspace> {
+    async fn add_workspace(&self, root: PathBuf, own: Layer, memory: LastGoodDefinitions) -> Arc<Workspace> {
         let personal = self.workspaces.personal.catalog().personal.clone();
-        let catalog = Catalog::build(&personal, Some(&Arc::new(own)), &self.pools, &self.services, 1);
-        let workspace = Workspace::new(Some(root), catalog, memory);
-        self.workspaces.insert(&workspace);
-        self.evict_surplus(&workspace);
-        workspace
+        let publish = |catalog| {
+            // Another request may have loaded it meanwhile.
+            if let Some(known) = self.find_workspace(&root) {
+                return known;
+            }
+            let workspace = Workspace::new(Some(root), catalog, memory);
+            self.workspaces.insert(&workspace);
+            self.evict_surplus(&workspace);
+            workspace
+        };
+        self.build_catalog((personal, Some(Arc::new(own))), 1, publish).await
+    }
+
+    /// Builds a catalog of these layers on another thread, because that takes a while with thousands of definitions,
+    /// and passes it to `publish` on the event loop.
+    pub async fn build_catalog<T>(
+        &self,
+        (personal, own): (Arc<Layer>, Option<Arc<Layer>>),
+        generation: u64,
+        publish: impl FnOnce(Catalog) -> T,
+    ) -> T {
+        let unpublished = self.unpublished.begin();
+        let (pools, services) = (self.pools.clone(), self.services.clone());
+        // The count goes along, so that it is right even if the caller gives up during the build.
+        let (catalog, unpublished) = run_blocking(move || {
+            (Catalog::build(&personal, own.as_ref(), &pools, &services, generation), unpublished)
+        })
+        .await;
+        let published = publish(catalog);
+        drop(unpublished);
+        if self.unpublished.is_sweep_due() {
+            self.sweep_pools();
+        }
+        published
     }
 
     fn find_workspace(&self, root: &Path) -> Option<Arc<Workspace>> {
@@ -190,10 +264,12 @@ impl WorkspaceLoader {
         }
     }
 
-    /// Retires the pools that no catalog shows any more. A catalog gets its pools and is published within one
-    /// turn of the event loop, and this runs on that loop too, so it never sees pools of an unpublished
-    /// catalog.
+    /// Retires the pools that no catalog shows any more. While catalogs are being built it is postponed until the
+    /// last of them is published.
     pub fn sweep_pools(&self) {
+        if !self.unpublished.may_sweep() {
+            return;
+        }
         let mut shown: HashSet<*const Pool> = HashSet::new();
         let all = self.workspaces.all();
         for workspace in all.iter().chain([&self.workspaces.personal]) {
