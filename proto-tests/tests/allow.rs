@@ -59,7 +59,7 @@ fn allow_shows_everything_that_would_run_but_no_secret() {
         format!("  env file  {}\n", project.path().join("variables").display()),
         "  env file  FILE_TOKEN=••• (12 characters)\n".to_owned(),
         "  env file  IN_FILE='--require ./hook.js'\n".to_owned(),
-        "  is given  FROM_PERSON (not set), your variable HOME, PASSED (not set), your variable SECRET_TOKEN\n"
+        "  gets      FROM_PERSON (not set), HOME of your environment, PASSED (not set), SECRET_TOKEN of your environment\n"
             .to_owned(),
         "allow this version? [y/N] ".to_owned(),
     ] {

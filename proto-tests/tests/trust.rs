@@ -173,11 +173,11 @@ fn a_changed_version_waits_while_the_allowed_one_serves() {
     let copy = project.path().join("copy");
     fs::copy(&bins().evil_child, &copy).unwrap();
     let changes: [(Change<'_>, &str); 5] = [
-        (&|entry| entry["args"][1] = "v2".into(), "runs "),
+        (&|entry| entry["args"][1] = "v2".into(), "argument 2: v1 → v2"),
         (&|entry| entry["env"]["VALUE"] = "new-value".into(), "variable VALUE: old-value → new-value"),
         (&|entry| entry["env"]["MORE"] = "new-value".into(), "new variable MORE"),
-        (&|entry| entry["cwd"] = "/".into(), "was in "),
-        (&|entry| entry["command"] = copy.to_str().into(), "runs "),
+        (&|entry| entry["cwd"] = "/".into(), "directory: "),
+        (&|entry| entry["command"] = copy.to_str().into(), "command: "),
     ];
     let unchanged = |shim: &mut Shim, what: &str| {
         assert_eq!(version(shim), "v1", "{what}");
@@ -298,7 +298,7 @@ fn a_program_found_at_a_new_path_is_held() {
     assert!(told.contains("is held: its program is now") && told.contains("switchboard allow"), "{told}");
     stays_held(&daemon, &project, &mut shim);
     let screen = project.allow();
-    assert!(screen.text.contains("changed   its program was "), "{}", screen.text);
+    assert!(screen.text.contains("changed   program: "), "{}", screen.text);
     assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][0], json!(second.join("server")));
 }
 

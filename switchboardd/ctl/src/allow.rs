@@ -2,43 +2,26 @@
 //!
 //! Works without a daemon, on the files as they are now: what is shown is what is recorded.
 
-use std::io::IsTerminal;
+mod all;
+pub(crate) mod person;
+
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use serde_json::json;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View, mentioned};
-use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project_files};
 use switchboard_wire::visible::visible;
 
 use super::CliExit;
 use super::ask::tell_daemon;
 use super::local_config::LocalConfig;
-use super::output::{complain, failed, is_terminal, print_json, remark, say};
+use super::output::{complain, failed, print_json, remark, say};
 use super::prompt;
 use crate::args::Args;
+use person::{record, why_not_interactive};
 use switchboardd::Layer;
-
-/// Variables that agents set for the commands they run. A speed bump, not a lock.
-const AGENTS: [&str; 14] = [
-    "AI_AGENT",
-    "AMP_CURRENT_THREAD_ID",
-    "ANTIGRAVITY_AGENT",
-    "AUGMENT_AGENT",
-    "CLAUDECODE",
-    "CLINE_ACTIVE",
-    "COPILOT_CLI",
-    "GEMINI_CLI",
-    "GOOSE_TERMINAL",
-    "IFLOW_CLI",
-    "OPENCODE",
-    "QWEN_CODE",
-    "ROO_ACTIVE",
-    "TRAE_AI_SHELL_ID",
-];
-const AGENT_PREFIXES: [&str; 3] = ["CODEX_", "COPILOT_AGENT_", "CURSOR_"];
 
 /// A definition that the user can allow or deny.
 struct Candidate {
@@ -141,7 +124,7 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
     of_entries.chain(of_denied).collect()
 }
 
-pub(super) async fn run(args: &Args, what: Option<&str>) -> CliExit {
+pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
     if args.json {
         return failed(
             &"`allow` asks a person and has no JSON; `switchboard allow --list --json` has what waits",
@@ -154,6 +137,9 @@ pub(super) async fn run(args: &Args, what: Option<&str>) -> CliExit {
         Ok(local) => local,
         Err(exit) => return exit,
     };
+    if all {
+        return all::run(args, &local).await;
+    }
     let meant = match local.meant(args, what) {
         Ok(meant) => meant,
         Err(exit) => return exit,
@@ -177,8 +163,15 @@ pub(super) async fn run(args: &Args, what: Option<&str>) -> CliExit {
     if left > 0 { CliExit::Held } else { CliExit::Ok }
 }
 
-/// Shows one candidate and asks. `None` if there is nothing to ask.
-async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
+/// A candidate as the user is shown it.
+struct Shown {
+    lines: Vec<String>,
+    /// What is recorded if the user says yes; `None` if its program is not there.
+    wanted: Option<Launch>,
+}
+
+/// What the user is shown of a candidate. `None` if there is nothing to ask.
+async fn shown(local: &LocalConfig, candidate: &Candidate) -> Option<Shown> {
     let program = match &candidate.wanted {
         Launch::Process(launch) => Some(local.resolver.find_program(launch).await),
         Launch::Remote(_) => None,
@@ -193,53 +186,69 @@ async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
         return None;
     }
     let given = local.resolver.given(&candidate.wanted).await;
-    let shown = program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str));
+    let found = program.as_ref().and_then(|found| found.as_deref().ok());
     let view = View {
         definition: &candidate.definition,
         launch: &candidate.wanted,
-        program: shown,
+        program: program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str)),
         before: candidate.before.as_ref(),
         root: &candidate.root,
         is_masked: false,
         values: ShownValues::All,
         given: &given,
+        project_files: &project_files(&candidate.wanted, found, &candidate.root),
     };
-    view.lines().iter().for_each(|line| say!("{line}"));
-    if let (Launch::Process(LaunchCommand { program: Some(was), .. }), Some(Ok(_))) =
-        (&candidate.wanted, &program)
-    {
-        say!("  changed   its program was {}", visible(&was.display().to_string()));
-    }
+    let mut lines = view.lines();
     if candidate.denied {
-        say!("  denied    you have denied it before");
+        lines.push("  denied    you have denied it before".to_owned());
     }
     let wanted = match (&candidate.wanted, program) {
         (Launch::Process(launch), Some(Ok(program))) => {
-            Launch::Process(LaunchCommand { program: Some(program), ..launch.clone() })
+            Some(Launch::Process(LaunchCommand { program: Some(program), ..launch.clone() }))
         }
-        (Launch::Process(_), _) => {
-            complain(&"it cannot be allowed before its program is there");
-            return Some(false);
-        }
-        (remote, _) => remote.clone(),
+        (Launch::Process(_), _) => None,
+        (remote, _) => Some(remote.clone()),
+    };
+    Some(Shown { lines, wanted })
+}
+
+/// Shows one candidate and asks. `None` if there is nothing to ask.
+async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
+    let Shown { lines, wanted } = shown(local, candidate).await?;
+    lines.iter().for_each(|line| say!("{line}"));
+    let Some(wanted) = wanted else {
+        complain(&NO_PROGRAM);
+        return Some(false);
     };
     if !prompt::yes(&"allow this version? [y/N] ".into()) {
-        // If only the program has changed, there is no allowed version to keep running.
-        match candidate.before.as_ref().is_some_and(|before| *before != candidate.wanted) {
-            true => say!("  this version stays held; the one that you allowed keeps running"),
-            false => say!("  stays held"),
-        }
+        say!("{}", left_held(candidate));
         return Some(false);
     }
+    Some(allow(local, candidate, wanted))
+}
+
+const NO_PROGRAM: &str = "it cannot be allowed before its program is there";
+
+/// What stays as it is after a no.
+fn left_held(candidate: &Candidate) -> &'static str {
+    // If only the program has changed, there is no allowed version to keep running.
+    match candidate.before.as_ref().is_some_and(|before| *before != candidate.wanted) {
+        true => "  this version stays held; the one that you allowed keeps running",
+        false => "  stays held",
+    }
+}
+
+/// Records the user's yes. False if that failed.
+fn allow(local: &LocalConfig, candidate: &Candidate, wanted: Launch) -> bool {
     let Definition { file, name, .. } = &candidate.definition;
     match local.locations.trust.record(file, name, record(Decision::Allow(Box::new(wanted)))) {
         Ok(()) => {
             say!("  allowed");
-            Some(true)
+            true
         }
         Err(error) => {
             complain(&error);
-            Some(false)
+            false
         }
     }
 }
@@ -327,26 +336,4 @@ pub(super) fn list(args: &Args) -> CliExit {
 fn waits(candidate: &Candidate) -> bool {
     let same = candidate.before.as_ref().is_some_and(|before| before.digest() == candidate.wanted.digest());
     !same && !candidate.denied
-}
-
-/// Why no user can be asked here.
-fn why_not_interactive() -> Option<String> {
-    let agent = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).find(|name| {
-        AGENTS.contains(&name.as_str()) || AGENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-    });
-    if let Some(agent) = agent {
-        return Some(format!(
-            "only a person can allow something, and `{agent}` says that a program runs this; use a terminal of your own"
-        ));
-    }
-    let terminal = std::io::stdin().is_terminal() && is_terminal();
-    (!terminal).then(|| "only a person can allow something: run it on a terminal".to_owned())
-}
-
-fn record(verdict: Decision) -> TrustRecord {
-    let terminal = rustix::termios::ttyname(std::io::stdin(), Vec::new()).ok();
-    let terminal =
-        terminal.and_then(|name| name.into_string().ok()).unwrap_or_else(|| "no terminal".to_owned());
-    let by = format!("uid {} on {terminal}", rustix::process::getuid().as_raw());
-    TrustRecord { verdict, at: switchboard_definitions::time::utc(SystemTime::now()), by }
 }

@@ -170,11 +170,14 @@ pub enum Command {
     },
     /// Show what servers of a workspace would run, and allow them; asks for each, the default is no
     #[command(
-        after_help = "Examples:\n  switchboard allow\n  switchboard allow github\n  switchboard allow --list"
+        after_help = "Examples:\n  switchboard allow\n  switchboard allow github\n  switchboard allow --all\n  switchboard allow --list"
     )]
     Allow {
         /// A server or suite, a `.mcp.json`, or a workspace [default: all that wait in this workspace]
         what: Option<String>,
+        /// Go through everything that is held, one project at a time, with one question for each
+        #[arg(long, conflicts_with_all = ["what", "list"])]
+        all: bool,
         /// List what was allowed and denied, and what waits here
         #[arg(long)]
         list: bool,
@@ -184,6 +187,20 @@ pub enum Command {
     Deny {
         /// A server or suite, or a `.mcp.json`
         what: String,
+    },
+    /// Take back what was allowed: the servers are held again, and those that run end
+    ///
+    /// Calls in flight finish. Needs no terminal.
+    #[command(
+        after_help = "Examples:\n  switchboard revoke github\n  switchboard revoke ~/work/shop\n  switchboard revoke --all"
+    )]
+    Revoke {
+        /// Servers or suites of this workspace, `.mcp.json` files, or workspaces
+        #[arg(required_unless_present = "all")]
+        what: Vec<String>,
+        /// Everything that was allowed, in every project
+        #[arg(long, conflicts_with = "what")]
+        all: bool,
     },
     /// Define a server of your own
     #[command(

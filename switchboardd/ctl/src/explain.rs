@@ -10,7 +10,7 @@ use switchboard_definitions::document::nearest;
 use switchboard_definitions::expand::Template;
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View};
-use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project_files};
 use switchboard_wire::visible::visible;
 
 use super::CliExit;
@@ -161,6 +161,13 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         _ => (None, None),
     };
     let given = local.resolver.given(launch).await;
+    let files = match found.own {
+        true => Vec::new(),
+        false => {
+            let program = program.as_ref().and_then(|found| found.as_deref().ok());
+            project_files(launch, program, &found.layer.config.folder)
+        }
+    };
     let view = |launch, before| View {
         definition: found.definition,
         launch,
@@ -171,6 +178,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         // A project's file holds no secret of the user's; the user's own files may.
         values: if found.own { ShownValues::None } else { ShownValues::All },
         given: &given,
+        project_files: &files,
     };
     let mut facts: Vec<Fact> = view(launch, None).facts();
     if let Launch::Process(launch) = launch {

@@ -27,6 +27,7 @@ mod open;
 mod output;
 mod overview;
 mod prompt;
+mod revoke;
 mod savings;
 mod secret;
 mod service;
@@ -125,8 +126,9 @@ async fn run(args: Args) -> ExitCode {
         Command::Man { page, out } => shell::man(args.json, page.as_deref(), out.as_deref()),
         Command::Reload => start::reload(&args).await,
         Command::Allow { list: true, .. } => allow::list(&args),
-        Command::Allow { what, .. } => allow::run(&args, what.as_deref()).await,
+        Command::Allow { what, all, .. } => allow::run(&args, what.as_deref(), *all).await,
         Command::Deny { what } => allow::deny(&args, what).await,
+        Command::Revoke { what, .. } => revoke::run(&args, what).await,
         Command::Add(add) => add::run(&args, add).await,
         Command::Remove { name } => add::remove(&args, name).await,
         Command::Check { files } => check::run(&args, files),

@@ -4,6 +4,7 @@
 //! is stored, so that it keeps serving when the file changes. Nothing here reads a workspace.
 
 mod judged;
+mod project_files;
 mod store;
 pub mod view;
 mod warnings;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use judged::JudgedDefinition;
+pub use project_files::project_files;
 pub use store::{TrustStore, TrustStoreError};
 pub use warnings::{container_id_file, secrets_in_arguments, unpinned};
 

@@ -288,7 +288,8 @@ impl ValueResolver {
     pub async fn given(&self, launch: &Launch) -> ValueSources {
         let giver = |origin: Origin| match origin {
             Origin::Keyring | Origin::PrivateFile => Some(ValueSource::Secret),
-            Origin::EnvFile(_) | Origin::Shell => Some(ValueSource::Variable),
+            Origin::EnvFile(_) => Some(ValueSource::EnvFile),
+            Origin::Shell => Some(ValueSource::Shell),
             Origin::Nowhere => Some(ValueSource::Nowhere),
             Origin::Unknown(_) => None,
         };

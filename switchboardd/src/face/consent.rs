@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
 use switchboard_definitions::trust::view::{ShownValues, View};
-use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus};
+use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project_files};
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::event_loop::run_blocking;
@@ -98,6 +98,8 @@ impl ConsentRequest {
         }
         let root = self.session.workspace().root.clone().unwrap_or_default();
         let given = self.daemon.services.value_resolver.given(&launch).await;
+        let (of, in_root) = (launch.clone(), root.clone());
+        let files = run_blocking(move || project_files(&of, of.allowed_program(), &in_root)).await;
         let view = View {
             definition: &self.definition,
             launch: &launch,
@@ -107,6 +109,7 @@ impl ConsentRequest {
             is_masked: false,
             values: ShownValues::Definition,
             given: &given,
+            project_files: &files,
         };
         let message = format!(
             "Switchboard: a server of this workspace waits for your word. This version of it does not run until you allow it.\n\n{}",

@@ -109,24 +109,51 @@ impl TrustStore {
         self.change(|records| {
             let line = audit_line(file, name, &record);
             records.entry(file.to_owned()).or_default().insert(name.to_owned(), record);
-            Some(line)
+            vec![line]
         })
     }
 
-    fn change(
+    /// Takes back what was allowed, under the same lock; what was denied stays so. Returns what was taken back.
+    pub fn revoke(
         &self,
-        change: impl FnOnce(&mut TrustRecords) -> Option<String>,
-    ) -> Result<(), TrustStoreError> {
+        entries: &[(PathBuf, String)],
+        at: &str,
+        by: &str,
+    ) -> Result<Vec<(PathBuf, String)>, TrustStoreError> {
+        let mut revoked = Vec::new();
+        self.change(|records| {
+            for (file, name) in entries {
+                let Some(names) = records.get_mut(file) else { continue };
+                let is_allowed =
+                    names.get(name).is_some_and(|record| matches!(record.verdict, Decision::Allow(_)));
+                if is_allowed {
+                    names.remove(name);
+                    revoked.push((file.clone(), name.clone()));
+                }
+            }
+            records.retain(|_, names| !names.is_empty());
+            revoked.iter().map(|(file, name)| format!("{at} revoke {name:?} in {file:?} by {by}")).collect()
+        })?;
+        Ok(revoked)
+    }
+
+    /// `change` returns the lines for the log; without any, nothing is written.
+    fn change(&self, change: impl FnOnce(&mut TrustRecords) -> Vec<String>) -> Result<(), TrustStoreError> {
         may_block();
         let failed = |error| self.failed(error);
         self.prepare().map_err(failed)?;
         let lock = open_own(&self.folder.join("lock"), false).map_err(failed)?;
         flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
         let mut records = self.read()?;
-        let Some(line) = change(&mut records) else { return Ok(()) };
+        let lines = change(&mut records);
+        if lines.is_empty() {
+            return Ok(());
+        }
         // Logged first, so that no decision takes effect without a log entry.
         let mut audit = open_own(&self.audit_file(), true).map_err(failed)?;
-        writeln!(audit, "{line}").map_err(failed)?;
+        for line in lines {
+            writeln!(audit, "{line}").map_err(failed)?;
+        }
         let entries = records.into_iter().flat_map(|(file, names)| {
             names.into_iter().map(move |(name, record)| TrustFileEntry { file: file.clone(), name, record })
         });
@@ -195,6 +222,26 @@ mod tests {
             std::fs::set_permissions(store.file(), std::fs::Permissions::from_mode(open)).unwrap();
             assert!(matches!(store.read(), Err(TrustStoreError::Damaged { .. })), "{open:o}");
         }
+    }
+
+    #[test]
+    fn only_what_was_allowed_is_taken_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TrustStore::new(folder.path());
+        let launch = crate::definition::Launch::Process(crate::definition::LaunchCommand::default());
+        store.record(Path::new("/a"), "x", record(Decision::Allow(Box::new(launch.clone())))).unwrap();
+        store.record(Path::new("/a"), "y", record(Decision::Deny)).unwrap();
+        store.record(Path::new("/b"), "x", record(Decision::Allow(Box::new(launch)))).unwrap();
+        let entry = |file: &str, name: &str| (PathBuf::from(file), name.to_owned());
+        let entries = [entry("/a", "x"), entry("/a", "y"), entry("/c", "z")];
+        assert_eq!(store.revoke(&entries, "t", "test").unwrap(), [entry("/a", "x")]);
+        assert!(store.revoke(&entries, "t", "test").unwrap().is_empty());
+        let records = store.read().unwrap();
+        assert_eq!(records[Path::new("/a")].keys().collect::<Vec<_>>(), ["y"]);
+        assert_eq!(records[Path::new("/b")].keys().collect::<Vec<_>>(), ["x"]);
+        let log = std::fs::read_to_string(store.audit_file()).unwrap();
+        assert_eq!(log.lines().count(), 4);
+        assert!(log.contains(r#"t revoke "x" in "/a" by test"#), "{log}");
     }
 
     #[test]

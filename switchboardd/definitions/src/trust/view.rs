@@ -1,16 +1,19 @@
 //! What the user sees before they allow something: everything that would be executed, with nothing hidden.
 //! Values of variables and headers are shown unless they look like a secret and can be nothing else.
 
+mod difference;
+
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use switchboard_wire::visible::{is_hidden, visible};
 
 use super::warnings::warnings;
 pub use crate::definition::shown_url;
-use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport, shown_whole_url};
+use crate::definition::{Definition, Launch, LaunchCommand, Transport, shown_whole_url};
 use crate::expand::Template;
 use crate::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, name_is_executable};
+use difference::difference;
 
 /// What is known of a definition when the user is asked about it.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +34,8 @@ pub struct View<'a> {
     pub values: ShownValues,
     /// Where the values that it would be given come from.
     pub given: &'a ValueSources,
+    /// Files of the workspace that it would run or read, as `project_files` finds them.
+    pub project_files: &'a [PathBuf],
 }
 
 /// Which values of variables and headers are shown; of the others, only the names.
@@ -51,8 +56,10 @@ pub type ValueSources = BTreeMap<String, ValueSource>;
 pub enum ValueSource {
     /// Stored by `switchboard secret set`.
     Secret,
-    /// From the user's files or login shell.
-    Variable,
+    /// From an env file of the user's own.
+    EnvFile,
+    /// From the login shell.
+    Shell,
     Nowhere,
 }
 
@@ -76,8 +83,11 @@ impl View<'_> {
     /// The facts, each with its label.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
-        let how =
-            ViewStyle { line: if self.is_masked { masked_line } else { command_line }, values: self.values };
+        let how = ViewStyle {
+            line: if self.is_masked { masked_line } else { command_line },
+            is_masked: self.is_masked,
+            values: self.values,
+        };
         for (what, text) in facts(self.launch, self.given, how) {
             all.push((what, text));
             if what == "runs" {
@@ -93,9 +103,15 @@ impl View<'_> {
             .filter(|name| self.given.get(name) == Some(&ValueSource::Secret));
         all.extend(secrets.map(|name| ("warning", format!("gets your secret {name}"))));
         let program = self.program.and_then(Result::ok);
+        all.extend(self.project_files.iter().map(|file| ("project", project_file(file, self.root))));
         all.extend(warnings(self.launch, program, self.root).into_iter().map(|warning| ("warning", warning)));
         if let Some(before) = self.before {
             all.extend(difference(before, self.launch, how).into_iter().map(|line| ("changed", line)));
+            if let (Some(was), Some(is)) = (before.allowed_program(), program)
+                && was != is
+            {
+                all.push(("changed", format!("program: {} → {}", was.display(), is.display())));
+            }
         }
         // Escaped at the end, wherever the text comes from.
         all.into_iter().map(|(what, text)| (what, escape_line(&text))).collect()
@@ -139,6 +155,7 @@ const REPEATED_CHARS: usize = 150;
 #[derive(Clone, Copy)]
 struct ViewStyle {
     line: CommandFormatter,
+    is_masked: bool,
     values: ShownValues,
 }
 
@@ -230,12 +247,19 @@ fn facts(launch: &Launch, given: &ValueSources, how: ViewStyle) -> Vec<(&'static
     }
     let one = |name: String| match given.get(&name) {
         Some(ValueSource::Secret) => format!("your secret {name}"),
-        Some(ValueSource::Variable) => format!("your variable {name}"),
+        Some(ValueSource::EnvFile) => format!("{name} of your env file"),
+        Some(ValueSource::Shell) => format!("{name} of your environment"),
         Some(ValueSource::Nowhere) => format!("{name} (not set)"),
         None => name,
     };
-    add(&mut facts, "is given", placeholders(launch).into_iter().map(one).collect());
+    add(&mut facts, "gets", placeholders(launch).into_iter().map(one).collect());
     facts
+}
+
+/// A file of the workspace. The path is allowed, its content is not: it is read anew at every start.
+fn project_file(file: &Path, root: &Path) -> String {
+    let shown = file.strip_prefix(root).unwrap_or(file).display();
+    format!("{shown} is a file of this project: you allow that it is used, whatever is in it later")
 }
 
 /// `NAME=value`.
@@ -274,81 +298,6 @@ fn with_length(shown: String, written: &str, literal: Option<&str>) -> String {
     }
 }
 
-/// The changes between two versions.
-fn difference(before: &Launch, after: &Launch, how: ViewStyle) -> Vec<String> {
-    match (before, after) {
-        (Launch::Process(before), Launch::Process(after)) => process_difference(before, after, how),
-        (Launch::Remote(before), Launch::Remote(after)) => remote_difference(before, after, how),
-        (Launch::Process(before), _) => vec![format!("was {}", (how.line)(before))],
-        (Launch::Remote(before), _) => vec![format!("was {}", how.url(&before.url))],
-    }
-}
-
-fn process_difference(before: &LaunchCommand, after: &LaunchCommand, how: ViewStyle) -> Vec<String> {
-    let mut lines = Vec::new();
-    if (&before.cmd, &before.args) != (&after.cmd, &after.args) {
-        lines.push(format!("ran {}", (how.line)(before)));
-        lines.push(format!("runs {}", (how.line)(after)));
-    }
-    if (&before.cwd, &before.base) != (&after.cwd, &after.base) {
-        lines.push(format!("was in {}", before.base.join(before.cwd.to_string()).display()));
-    }
-    let shown = |name: &str, value: &Option<Template>| match value {
-        Some(value) if how.shows() => Some(shown_value(name, value)),
-        Some(_) => None,
-        None => Some("unset".to_owned()),
-    };
-    named_difference("variable", &before.env, &after.env, shown, &mut lines);
-    if before.env_file_path != after.env_file_path {
-        lines.push("another env file".to_owned());
-    }
-    let shown = |name: &str, value: &String| how.shows_of_file(name).then(|| shown_in_file(name, value));
-    named_difference("env file", &before.env_file, &after.env_file, shown, &mut lines);
-    if before.pass_env != after.pass_env {
-        let names: Vec<_> = before.pass_env.symmetric_difference(&after.pass_env).cloned().collect();
-        lines.push(format!("passed variables: {}", names.join(", ")));
-    }
-    lines
-}
-
-fn remote_difference(before: &Remote, after: &Remote, how: ViewStyle) -> Vec<String> {
-    let mut lines = Vec::new();
-    if (&before.url, before.transport) != (&after.url, after.transport) {
-        let (was, is) = (how.url(&before.url), how.url(&after.url));
-        lines.push(match was == is {
-            true => format!("was {was}, other in what is not shown of it"),
-            false => format!("url: {was} → {is}"),
-        });
-    }
-    let shown = |name: &str, value: &Template| how.shows().then(|| shown_value(name, value));
-    named_difference("header", &before.headers, &after.headers, shown, &mut lines);
-    lines
-}
-
-/// `shown` returns the value if it may be shown.
-fn named_difference<V: PartialEq>(
-    what: &str,
-    before: &BTreeMap<String, V>,
-    after: &BTreeMap<String, V>,
-    shown: impl Fn(&str, &V) -> Option<String>,
-    lines: &mut Vec<String>,
-) {
-    for (name, value) in after {
-        let is = shown(name, value);
-        match before.get(name) {
-            None => lines.push(format!("new {what} {name}")),
-            Some(old) if old != value => lines.push(match (shown(name, old), is) {
-                (Some(was), Some(is)) if was != is => format!("{what} {name}: {was} → {is}"),
-                _ => format!("another value for {what} {name}"),
-            }),
-            Some(_) => {}
-        }
-    }
-    for name in before.keys().filter(|name| !after.contains_key(*name)) {
-        lines.push(format!("no more {what} {name}"));
-    }
-}
-
 /// Quotes a word like a shell, so that words can be distinguished; for reading only.
 fn quoted(word: &str) -> String {
     // Some letters are invisible.
@@ -362,6 +311,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::Remote;
 
     fn process_launch(argv: &[&str], env: &[(&str, &str)]) -> Launch {
         Launch::Process(LaunchCommand {
@@ -394,6 +344,7 @@ mod tests {
             is_masked: false,
             values: ShownValues::All,
             given: &ValueSources::new(),
+            project_files: &[],
         };
         view.lines()
     }
@@ -419,6 +370,7 @@ mod tests {
             is_masked: false,
             values: ShownValues::All,
             given: &given,
+            project_files: &["/w/tools/x.py".into()],
         };
         view.lines().join("\n")
     }
@@ -465,7 +417,13 @@ mod tests {
         let before = process_launch(&["x", "1"], &[("A", "1"), ("B", "1")]);
         let after = process_launch(&["x", "2"], &[("A", "2"), ("C", "1")]);
         let text = shown(&after, Some(&before));
-        for part in ["ran x 1", "runs x 2", "variable A: 1 → 2", "new variable C", "no more variable B"] {
+        for part in [
+            "changed   argument 1: 1 → 2",
+            "changed   variable A: 1 → 2",
+            "changed   new variable C=1",
+            "changed   no more variable B (was 1)",
+            "project   tools/x.py is a file of this project",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!shown(&after, Some(&after)).contains("changed   "));
@@ -514,7 +472,7 @@ mod tests {
         let launch =
             Launch::Process(LaunchCommand { env_file, env_file_path: Some("/w/.env".into()), ..launch });
         let told = |values: ShownValues| {
-            let how = ViewStyle { line: command_line, values };
+            let how = ViewStyle { line: command_line, is_masked: false, values };
             facts(&launch, &ValueSources::new(), how)
                 .into_iter()
                 .map(|(_, text)| text)
@@ -540,7 +498,7 @@ mod tests {
         let text = shown(&Launch::Process(given), None);
         for part in [
             "sets      NOTES_TOKEN='${GITHUB_TOKEN}'",
-            "is given  your secret GITHUB_TOKEN",
+            "gets      your secret GITHUB_TOKEN",
             "warning   gets your secret GITHUB_TOKEN",
         ] {
             assert!(text.contains(part), "{part}: {text}");

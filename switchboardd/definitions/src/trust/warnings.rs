@@ -182,7 +182,7 @@ fn without_version(word: &str) -> &str {
 }
 
 /// Resolves `..` lexically, since a path that starts with the workspace may lead out of it.
-fn lexical(path: &Path) -> PathBuf {
+pub(super) fn lexical(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
