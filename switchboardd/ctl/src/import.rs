@@ -1,5 +1,7 @@
 //! `switchboard import`: turns servers that hosts start themselves into the user's own definitions.
 
+mod limits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -9,9 +11,9 @@ use switchboard_definitions::discover::entry::EntryLocation;
 use switchboard_definitions::discover::{SearchScope, expansion_context, read_variables, shapes};
 use switchboard_definitions::document::{Document, Problem};
 use switchboard_definitions::files::text::read_text;
-use switchboard_hosts::import::{
-    ConvertedEntry, Literal, convert, folder_name, has_relative, hide_secrets, startup_ms,
-};
+use switchboard_hosts::import::{ConvertedEntry, Literal, convert, folder_name, has_relative, hide_secrets};
+use switchboard_hosts::limits::ToolLimits;
+use switchboard_hosts::limits::rules::RuleFile;
 use switchboard_hosts::machine::Machine;
 use switchboard_hosts::record::HostFileRecords;
 use switchboard_hosts::setup::{ServerKey, plan_removal, take_out};
@@ -36,6 +38,12 @@ struct HostEntry {
     file: PathBuf,
     entry: ServerEntry,
     inputs: Value,
+    /// What the host forbids of its tools. `Err` says what cannot be carried over.
+    limits: Result<ToolLimits, String>,
+    /// Why it is off, apart from its own entry.
+    off: Option<String>,
+    /// The projects in which it is off.
+    off_in: Vec<PathBuf>,
 }
 
 /// What became of one `HostEntry`.
@@ -43,6 +51,7 @@ struct ImportResult {
     host: &'static Host,
     file: PathBuf,
     entry: ServerEntry,
+    limits: Result<ToolLimits, String>,
     outcome: ImportOutcome,
 }
 
@@ -56,6 +65,7 @@ enum ImportOutcome {
     /// Launches the same server as this definition, which existed before or was imported from another host.
     Same {
         name: String,
+        notes: Vec<String>,
     },
     Left {
         why: String,
@@ -96,12 +106,15 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     let secrets = Secrets::new(&state);
     let kept = stored_secrets(&secrets).await.map_err(|error| one(&error))?;
     let (entries, problems) = read(&machine, named);
-    let (import_results, new_secrets) = decide(&own, entries, &kept);
+    let (mut import_results, new_secrets) = decide(&own, entries, &kept);
+    let settings = limits::settle(&own.config.text, &mut import_results);
     let mut broken = !problems.is_empty();
     let mut failed = BTreeSet::new();
     if !import.which.dry_run {
-        // Secrets first: a definition without them would not start.
-        for (name, value) in &new_secrets.new {
+        // Settings first: nothing is shown that a host forbids. Then secrets: a definition without them would not start.
+        limits::write(&own, &settings).map_err(|problem| one(&problem))?;
+        let is_used = |name: &String| import_results.iter().any(|result| result.uses_secret(name));
+        for (name, value) in new_secrets.new.iter().filter(|(name, _)| is_used(name)) {
             secrets.set(name, value, &own_variables()).await.map_err(|error| one(&error))?;
         }
         for import_result in &import_results {
@@ -142,11 +155,8 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
         let told = json!({ "dryRun": import.which.dry_run, "servers": servers, "problems": problems, "files": files });
         print_json(&told);
     }
-    if !import.which.dry_run
-        && import_results
-            .iter()
-            .any(|import_result| matches!(import_result.outcome, ImportOutcome::Taken { .. }))
-    {
+    let is_taken = |result: &ImportResult| matches!(result.outcome, ImportOutcome::Taken { .. });
+    if !import.which.dry_run && (!settings.is_empty() || import_results.iter().any(is_taken)) {
         tell_daemon(args).await;
     }
     Ok(if broken { CliExit::Error } else { setup_run.exit() })
@@ -157,6 +167,7 @@ fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<HostEntry>, Vec<Prob
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     for host in HOSTS.iter().filter(|host| named.is_empty() || named.iter().any(|named| named.id == host.id))
     {
+        let (mut found, mut own, mut projects) = (Vec::new(), Vec::new(), Vec::new());
         for file in machine.existing(host) {
             let text = match read_text(&file) {
                 Ok(text) => text.unwrap_or_default(),
@@ -166,15 +177,27 @@ fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<HostEntry>, Vec<Prob
                 }
             };
             match host.format.read(&text) {
-                Ok(contents) => entries.extend(contents.entries.into_iter().map(|entry| HostEntry {
-                    host,
-                    file: file.clone(),
-                    entry,
-                    inputs: contents.inputs.clone(),
-                })),
+                Ok(contents) => {
+                    let inputs = contents.inputs;
+                    found.extend(
+                        contents.entries.into_iter().map(|entry| (file.clone(), entry, inputs.clone())),
+                    );
+                    projects.extend(contents.projects);
+                    own.push(RuleFile { path: file, project: None, text });
+                }
                 Err(refusal) => problems.push(refusal.of(&file)),
             }
         }
+        let rules = limits::rules(machine, host, &own, &projects);
+        problems.extend(rules.as_ref().err().cloned().filter(|_| !found.is_empty()));
+        entries.extend(found.into_iter().map(|(file, entry, inputs)| {
+            let unread = |_: &Problem| format!("the rules of {} about tools cannot be read", host.name);
+            let rules = rules.as_ref().map_err(unread);
+            let limits = rules.clone().and_then(|rules| ToolLimits::read(host, &entry, rules));
+            let off = rules.as_ref().ok().and_then(|rules| rules.off(host, &entry));
+            let off_in = rules.iter().flat_map(|rules| rules.off_in(&entry)).cloned().collect();
+            HostEntry { host, file, entry, inputs, limits, off, off_in }
+        }));
     }
     (entries, problems)
 }
@@ -199,16 +222,23 @@ fn decide<'a>(
     // Entries without a project first: a project's duplicate then refers to them.
     let (wide, narrow): (Vec<_>, Vec<_>) =
         entries.into_iter().partition(|found| found.entry.project.is_none());
-    for HostEntry { host, file, entry, inputs } in wide.into_iter().chain(narrow) {
+    for HostEntry { host, file, entry, inputs, limits, off, off_in } in wide.into_iter().chain(narrow) {
         if survey::is_ours(&entry) {
             continue;
         }
-        let end = match convert(host, &entry, &inputs) {
+        let mut end = match convert(host, &entry, &inputs).and_then(|draft| off.map_or(Ok(draft), Err)) {
             Err(why) => ImportOutcome::Left { why },
             Ok(draft) => consider(own, &entry, draft, &mut names, &mut launches, &mut new_secrets)
                 .unwrap_or_else(|why| ImportOutcome::Left { why }),
         };
-        import_results.push(ImportResult { host, file, entry, outcome: end });
+        for project in off_in {
+            end.note(format!(
+                "it is turned off for {} in {}; Switchboard shows it there, too",
+                project.display(),
+                host.name
+            ));
+        }
+        import_results.push(ImportResult { host, file, entry, limits, outcome: end });
     }
     (import_results, new_secrets)
 }
@@ -246,7 +276,7 @@ fn consider(
         _ => None,
     };
     if let Some(name) = launches.get(&launch).or_else(|| launches.get(anywhere.as_ref()?)) {
-        return Ok(ImportOutcome::Same { name: name.clone() });
+        return Ok(ImportOutcome::Same { name: name.clone(), notes: Vec::new() });
     }
     // Neither a definition nor a file has this name.
     let is_free = |name: &String| !names.contains(name) && !own.file(name).exists();
@@ -256,13 +286,6 @@ fn consider(
         notes.push(format!("another server is called `{wished}`: this one is `{name}`"));
     } else if name != entry.name {
         notes.push(format!("`{}` cannot be its name here: it is `{name}`", visible(&entry.name)));
-    }
-    if let Some(ms) = startup_ms(&entry.value) {
-        notes.push(format!(
-            "its time to start is not taken over; in `{}`: \"suites\": {{ {}: {{ \"timeouts\": {{ \"childSpawnMs\": {ms} }} }} }}",
-            own.config.file.display(),
-            json!(name)
-        ));
     }
     if let Some(project) = &entry.project {
         notes.push(format!("was for {} only; now every host has it", project.display()));
@@ -356,7 +379,7 @@ fn remove(
     let mut files: BTreeMap<&Path, (&'static Host, Vec<ServerKey>)> = BTreeMap::new();
     for import_result in import_results {
         let is_there = match &import_result.outcome {
-            ImportOutcome::Taken { name, .. } | ImportOutcome::Same { name } => !failed.contains(name),
+            ImportOutcome::Taken { name, .. } | ImportOutcome::Same { name, .. } => !failed.contains(name),
             ImportOutcome::Left { .. } => false,
         };
         if is_there {
@@ -389,8 +412,8 @@ fn print_import(import_result: &ImportResult, would: bool) {
             let word = if would { "would be taken" } else { "taken" };
             (Tone::Good, format!("{word} as `{}`", visible(name)), more)
         }
-        ImportOutcome::Same { name } => {
-            (Tone::Quiet, format!("already there as `{}`", visible(name)), Vec::new())
+        ImportOutcome::Same { name, notes } => {
+            (Tone::Quiet, format!("already there as `{}`", visible(name)), notes.clone())
         }
         ImportOutcome::Left { why } => (Tone::Warning, format!("left out: {}", visible(why)), Vec::new()),
     };
@@ -398,7 +421,28 @@ fn print_import(import_result: &ImportResult, would: bool) {
     more.iter().for_each(|line| say!("  {}", visible(line)));
 }
 
+impl ImportOutcome {
+    /// The definition that stands for the server.
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Taken { name, .. } | Self::Same { name, .. } => Some(name),
+            Self::Left { .. } => None,
+        }
+    }
+
+    /// Adds a note for the user, unless the server is left out.
+    fn note(&mut self, note: String) {
+        if let Self::Taken { notes, .. } | Self::Same { notes, .. } = self {
+            notes.push(note);
+        }
+    }
+}
+
 impl ImportResult {
+    fn uses_secret(&self, secret: &String) -> bool {
+        matches!(&self.outcome, ImportOutcome::Taken { secrets, .. } if secrets.contains(secret))
+    }
+
     fn as_json(&self) -> Value {
         let mut told = json!({
             "host": self.host.id, "file": self.file, "name": self.entry.name, "project": self.entry.project,
@@ -412,9 +456,10 @@ impl ImportResult {
                 // Contains no secret: values were replaced by `${NAME}`.
                 told["definition"] = definition.clone();
             }
-            ImportOutcome::Same { name } => {
+            ImportOutcome::Same { name, notes } => {
                 told["result"] = json!("already there");
                 told["as"] = json!(name);
+                told["notes"] = json!(notes);
             }
             ImportOutcome::Left { why } => {
                 told["result"] = json!("left out");

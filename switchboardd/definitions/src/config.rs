@@ -389,6 +389,11 @@ pub fn personal_file(home: &Path) -> PathBuf {
     base.join("switchboard").join(FILE_NAME)
 }
 
+/// Whether a glob of `expose` matches a name.
+pub fn glob_matches(glob: &str, name: &str) -> bool {
+    Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name))
+}
+
 fn glob_set(patterns: &[String]) -> Result<GlobSet, globset::Error> {
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {

@@ -32,10 +32,6 @@ impl std::fmt::Debug for Literal {
     }
 }
 
-/// Members that filter a server's tools.
-const FILTERS: [&str; 6] =
-    ["includeTools", "excludeTools", "enabled_tools", "disabled_tools", "disabledTools", "tools"];
-
 /// Default and maximum of `timeouts.childSpawnMs`.
 const USUAL_START_MS: f64 = 8000.0;
 const MAX_START_MS: f64 = 600_000.0;
@@ -68,14 +64,6 @@ pub fn convert(host: &Host, entry: &ServerEntry, inputs: &Value) -> Result<Conve
         definition.insert("timeout".to_owned(), json!(ms));
     }
     let mut notes = reader.notes;
-    let is_filter = |key: &&&str| {
-        whole.get(**key).is_some_and(|list| *list != json!(["*"]) && *list != json!([]) && list.is_array())
-    };
-    if let Some(filter) = FILTERS.iter().find(is_filter) {
-        notes.push(format!(
-            "its `{filter}` is not taken over; `expose` in `switchboard.config.json` does that"
-        ));
-    }
     if ["oauth", "auth", "authProviderType"]
         .iter()
         .any(|key| value.get(key).is_some_and(|value| !value.is_null()))

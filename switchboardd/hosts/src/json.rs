@@ -25,6 +25,7 @@ pub(super) fn read(text: &str, key: &'static str, projects: bool) -> Result<Host
         of_projects.iter().filter_map(|prop| prop.value.as_object()).flat_map(|all| &all.properties)
     {
         let Some(settings) = project.value.as_object() else { continue };
+        contents.projects.push(project.name.as_str().into());
         if let Some(servers) = member(text, settings, key)? {
             add(text, servers, Some(Path::new(project.name.as_str())), &mut contents)?;
         }
@@ -49,6 +50,19 @@ fn add(
         });
     }
     Ok(())
+}
+
+/// The members of the object at `path`, in the file's order; none if there is no such object.
+pub(super) fn members(text: &str, path: &[&str]) -> Result<Vec<(String, Value)>, HostFileError> {
+    let Some(root) = root(text)? else { return Ok(Vec::new()) };
+    let mut here = &root;
+    for key in path {
+        match member(text, here, key)?.and_then(|found| found.value.as_object()) {
+            Some(found) => here = found,
+            None => return Ok(Vec::new()),
+        }
+    }
+    Ok(here.properties.iter().map(|one| (one.name.as_str().to_owned(), to_value(&one.value))).collect())
 }
 
 /// The root object; `None` for a file without a value.

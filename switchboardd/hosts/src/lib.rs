@@ -2,14 +2,17 @@
 //! Switchboard and remove it again. No call passes through here.
 
 mod change;
+mod globs;
 pub mod import;
 mod json;
+pub mod limits;
 pub mod machine;
 pub mod mask;
 mod placeholder_syntax;
 pub mod record;
 pub mod setup;
 pub mod shim;
+pub mod suite_settings;
 pub mod survey;
 pub mod swap;
 pub mod table;
@@ -47,6 +50,10 @@ pub struct Host {
     pub placeholders: PlaceholderSyntax,
     /// The unit of its `timeout`.
     pub timeout: TimeoutUnit,
+    /// Files with its rules about tools, beside those with its servers.
+    pub rules: &'static [HostFile],
+    /// The same below a project.
+    pub project_rules: &'static [&'static str],
 }
 
 /// A file, and the evidence that its host uses it.
@@ -65,6 +72,8 @@ pub enum BaseFolder {
     Config,
     /// Like `Config`, but `~/Library/Application Support` on macOS.
     Application,
+    /// Where an administrator puts settings of Claude Code.
+    Managed,
     /// The folder that a variable names, else this one in HOME.
     Variable(&'static str, &'static str),
 }
@@ -137,6 +146,8 @@ pub struct HostFileContents {
     pub entries: Vec<ServerEntry>,
     /// Values that VS Code asks its user for.
     pub inputs: Value,
+    /// The projects that it has settings for.
+    pub projects: Vec<PathBuf>,
 }
 
 /// Why a file cannot be read or changed.

@@ -73,6 +73,17 @@ impl Machine {
         host.places.iter().map(|place| self.file(place)).filter(is_there).collect()
     }
 
+    /// A host's files with rules that exist: those for all projects, then those of single projects.
+    pub fn rule_files(&self, host: &Host, projects: &[PathBuf]) -> Vec<(Option<PathBuf>, PathBuf)> {
+        let wide = host.rules.iter().map(|place| (None, self.file(place)));
+        let of = |project: &PathBuf| {
+            let project = project.clone();
+            host.project_rules.iter().map(move |file| (Some(project.clone()), project.join(file)))
+        };
+        let is_there = |(_, file): &(Option<PathBuf>, PathBuf)| file.symlink_metadata().is_ok();
+        wide.chain(projects.iter().flat_map(of)).filter(is_there).collect()
+    }
+
     /// The files in which a host is set up, existing or not.
     pub fn targets(&self, host: &Host) -> Vec<PathBuf> {
         let existing = self.existing(host);
@@ -103,6 +114,8 @@ impl Machine {
             BaseFolder::Config => config(),
             BaseFolder::Application if self.is_mac => self.home.join("Library/Application Support"),
             BaseFolder::Application => config(),
+            BaseFolder::Managed if self.is_mac => "/Library/Application Support/ClaudeCode".into(),
+            BaseFolder::Managed => "/etc/claude-code".into(),
             BaseFolder::Variable(name, folder) => {
                 self.variables.get(name).cloned().unwrap_or_else(|| self.home.join(folder))
             }

@@ -35,6 +35,8 @@ const fn plain_host(
         entry: PLAIN,
         placeholders: gaps,
         timeout: TimeoutUnit::Milliseconds,
+        rules: &[],
+        project_rules: &[],
     }
 }
 
@@ -43,6 +45,12 @@ pub static HOSTS: [Host; 16] = [
     Host {
         format: HostFileFormat::Json { key: "mcpServers", projects: true },
         entry: STDIO,
+        rules: &[
+            existing(BaseFolder::Variable("CLAUDE_CONFIG_DIR", ".claude"), "settings.json"),
+            existing(BaseFolder::Variable("CLAUDE_CONFIG_DIR", ".claude"), "settings.local.json"),
+            existing(BaseFolder::Managed, "managed-settings.json"),
+        ],
+        project_rules: &[".claude/settings.json", ".claude/settings.local.json"],
         ..plain_host(
             "claude-code",
             "Claude Code",
@@ -65,13 +73,19 @@ pub static HOSTS: [Host; 16] = [
         &[host_file(BaseFolder::Application, "Claude/claude_desktop_config.json", "Claude")],
         PlaceholderSyntax::None,
     ),
-    plain_host(
-        "cursor",
-        "Cursor",
-        &["cursor"],
-        &[host_file(BaseFolder::Home, ".cursor/mcp.json", ".cursor")],
-        PlaceholderSyntax::Env,
-    ),
+    Host {
+        rules: &[
+            existing(BaseFolder::Home, ".cursor/cli-config.json"),
+            existing(BaseFolder::Config, "cursor/cli-config.json"),
+        ],
+        ..plain_host(
+            "cursor",
+            "Cursor",
+            &["cursor"],
+            &[host_file(BaseFolder::Home, ".cursor/mcp.json", ".cursor")],
+            PlaceholderSyntax::Env,
+        )
+    },
     Host {
         format: HostFileFormat::Json { key: "servers", projects: false },
         entry: STDIO,

@@ -3,6 +3,8 @@
 //! Not with the syntax tree of `jsonc_parser::cst`: it appends to an object on one line by breaking that object
 //! into lines, and removing the member again leaves it broken, where `undo` has to bring back every byte.
 
+use std::ops::Range;
+
 use jsonc_parser::ast::{Object, ObjectProp, Value};
 use jsonc_parser::common::Ranged;
 
@@ -43,6 +45,18 @@ pub(in super::super) fn insert(
     Ok((style.append(text, here, depth == 0, &name, &value), depth))
 }
 
+/// Gives `name` in the object at `path` this value, whether it is there or not.
+pub(in super::super) fn set(
+    text: &str,
+    path: &[&str],
+    name: &str,
+    value: &Tree,
+) -> Result<String, HostFileError> {
+    let Some(at) = range(text, path, name)? else { return Ok(insert(text, path, name, value)?.0) };
+    let made = Style::of(text, root(text)?.as_ref()).render_inline(value);
+    Ok(format!("{}{made}{}", &text[..at.start], &text[at.end..]))
+}
+
 /// Removes `name` from the object at `path`, and the objects that this leaves empty, unless they existed
 /// before. `None` if there is no such member.
 pub(in super::super) fn remove(
@@ -76,6 +90,11 @@ pub(in super::super) fn raw<'t>(
     path: &[&str],
     name: &str,
 ) -> Result<Option<&'t str>, HostFileError> {
+    Ok(range(text, path, name)?.map(|range| &text[range]))
+}
+
+/// Where the value of `name` at `path` stands.
+fn range(text: &str, path: &[&str], name: &str) -> Result<Option<Range<usize>>, HostFileError> {
     let Some(whole) = root(text)? else { return Ok(None) };
     let mut here = &whole;
     for key in path {
@@ -84,7 +103,7 @@ pub(in super::super) fn raw<'t>(
     }
     Ok(member(text, here, name)?.map(|found| {
         let range = found.value.range();
-        &text[range.start..range.end]
+        range.start..range.end
     }))
 }
 

@@ -1,0 +1,129 @@
+//! What hosts forbid of their servers' tools, carried over into `suites` of the user's own config.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use switchboard_definitions::config::{Config, ConfigOwner};
+use switchboard_definitions::document::{Document, Problem};
+use switchboard_definitions::files::text::read_text;
+use switchboard_hosts::import::startup_ms;
+use switchboard_hosts::limits::ToolLimits;
+use switchboard_hosts::limits::rules::{HostRules, RuleFile};
+use switchboard_hosts::machine::Machine;
+use switchboard_hosts::suite_settings::{SuiteSettings, exposed, with_settings};
+use switchboard_hosts::swap::{Edit, swap};
+use switchboard_hosts::{Host, HostFileError};
+
+use super::{ImportOutcome, ImportResult};
+use crate::add::PersonalConfig;
+
+/// The rules of a host about tools, in its files with servers and beside them.
+pub(super) fn rules(
+    machine: &Machine,
+    host: &Host,
+    own: &[RuleFile],
+    projects: &[PathBuf],
+) -> Result<HostRules, Problem> {
+    let mut files = Vec::new();
+    for (project, path) in machine.rule_files(host, projects) {
+        let text = read_text(&path).map_err(|why| Problem::of(&path, why))?.unwrap_or_default();
+        files.push(RuleFile { path, project, text });
+    }
+    HostRules::read(host, own, &files)
+}
+
+/// The settings for every server that is imported. All hosts' limits count: where they cannot be carried over
+/// together, the server is left in all of them.
+pub(super) fn settle(config: &str, results: &mut [ImportResult]) -> BTreeMap<String, SuiteSettings> {
+    let names: Vec<String> =
+        results.iter().filter_map(|result| Some(result.outcome.name()?.to_owned())).collect();
+    let mut settings = BTreeMap::new();
+    for name in names {
+        if settings.contains_key(&name) {
+            continue;
+        }
+        let group = results.iter().filter(|result| result.outcome.name() == Some(&name));
+        match together(config, &name, group) {
+            Ok(found) => {
+                settings.insert(name, found);
+            }
+            Err(why) => {
+                for result in results.iter_mut().filter(|result| result.outcome.name() == Some(&name)) {
+                    result.outcome = ImportOutcome::Left { why: format!("{why}; it stays where it is") };
+                }
+            }
+        }
+    }
+    results.iter_mut().for_each(note);
+    settings.retain(|_, settings| !settings.is_empty());
+    settings
+}
+
+fn together<'a>(
+    config: &str,
+    name: &str,
+    group: impl Iterator<Item = &'a ImportResult>,
+) -> Result<SuiteSettings, String> {
+    let before = exposed(config, name).map_err(|error| error.why)?;
+    let mut limits = before.clone();
+    let mut spawn_ms = None;
+    for result in group {
+        limits.restrict(result.limits.as_ref().map_err(Clone::clone)?)?;
+        if matches!(result.outcome, ImportOutcome::Taken { .. }) {
+            spawn_ms = spawn_ms.max(startup_ms(&result.entry.value));
+        }
+    }
+    let is_same = limits.allow == before.allow && limits.deny == before.deny;
+    let limits = if is_same {
+        ToolLimits::default()
+    } else {
+        ToolLimits { allow: limits.allow, deny: limits.deny, ..ToolLimits::default() }
+    };
+    Ok(SuiteSettings { limits, spawn_ms })
+}
+
+/// Says what each host's limits were, and which settings are not carried over.
+fn note(result: &mut ImportResult) {
+    let Ok(limits) = &result.limits else { return };
+    let mut notes: Vec<String> = limits.sentence().into_iter().collect();
+    notes.extend(limits.left_out.iter().map(|what| {
+        format!("{what} is left out: with Switchboard, a host asks about a server and not about each tool")
+    }));
+    notes.into_iter().for_each(|note| result.outcome.note(note));
+}
+
+/// Writes the settings into the user's config.
+pub(super) fn write(own: &PersonalConfig, settings: &BTreeMap<String, SuiteSettings>) -> Result<(), Problem> {
+    if settings.is_empty() {
+        return Ok(());
+    }
+    let file = &own.config.file;
+    let failed = |error: std::io::Error| Problem::of(file, format!("cannot be written: {error}"));
+    std::fs::create_dir_all(&own.config.folder).map_err(failed)?;
+    swap(
+        file,
+        |text| {
+            let mut made = text.unwrap_or_default().to_owned();
+            for (server, settings) in settings {
+                made = with_settings(&made, server, settings)?;
+            }
+            check(file, &made)?;
+            Ok(Edit::Write(made))
+        },
+        |_, _| Ok(()),
+    )
+    .map(|_| ())
+}
+
+/// The daemon must be able to read what is written.
+fn check(file: &Path, text: &str) -> Result<(), HostFileError> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let document = Document::from_text(file, text);
+    match Config::parse(&document, folder, ConfigOwner::Personal) {
+        Ok(_) => Ok(()),
+        Err(problems) => Err(HostFileError {
+            at: problems.first().and_then(|problem| problem.at),
+            why: problems.first().map(|problem| problem.message.clone()).unwrap_or_default(),
+        }),
+    }
+}

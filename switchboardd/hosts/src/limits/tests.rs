@@ -1,0 +1,124 @@
+use serde_json::json;
+
+use super::super::table::by_id;
+use super::rules::RuleFile;
+use super::*;
+
+fn file(text: &str) -> RuleFile {
+    RuleFile { path: "/f".into(), project: None, text: text.to_owned() }
+}
+
+fn read(id: &str, entry: Value, own: &str, rules: &str) -> Result<ToolLimits, String> {
+    let host = by_id(id).unwrap();
+    let entry = ServerEntry { name: "my fs".to_owned(), project: None, value: entry };
+    ToolLimits::read(host, &entry, &HostRules::read(host, &[file(own)], &[file(rules)]).unwrap())
+}
+
+/// The allowed globs (`None`: all) and the denied ones.
+type Expected<'a> = (Option<&'a [&'a str]>, &'a [&'a str]);
+
+#[track_caller]
+fn check(id: &str, entry: Value, own: &str, rules: &str, expect: Expected<'_>) {
+    let set = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect::<BTreeSet<_>>();
+    let limits = read(id, entry, own, rules).unwrap();
+    assert_eq!((limits.allow, limits.deny), (expect.0.map(set), set(expect.1)), "{own}{rules}");
+}
+
+#[test]
+fn lists_in_entries_become_limits() {
+    check(
+        "gemini",
+        json!({"includeTools": ["a", "b(x)"], "excludeTools": ["b"]}),
+        "",
+        "",
+        (Some(&["a", "b"]), &["b"]),
+    );
+    check("codex", json!({"enabled_tools": ["a"], "disabled_tools": []}), "", "", (Some(&["a"]), &[]));
+    check("codex", json!({"disabled_tools": ["a*"]}), "", "", (None, &["a\\*"]));
+    check("copilot-cli", json!({"tools": ["*"]}), "", "", (None, &[]));
+    check("copilot-cli", json!({"tools": ["a"]}), "", "", (Some(&["a"]), &[]));
+    check("roo", json!({"disabledTools": ["a"], "alwaysAllow": ["b"]}), "", "", (None, &["a"]));
+    check(
+        "codex",
+        json!({"tools": {"a": {"approval_mode": "prompt"}, "b": {"enabled": false}}}),
+        "",
+        "",
+        (None, &["b"]),
+    );
+    assert!(
+        read("copilot-cli", json!({"tools": []}), "", "").unwrap_err().contains("forbids all of its tools")
+    );
+    assert!(
+        read("gemini", json!({"excludeTools": "a"}), "", "")
+            .unwrap_err()
+            .contains("`excludeTools` is not a list")
+    );
+}
+
+#[test]
+fn rules_of_hosts_become_limits() {
+    let claude = |deny: &str| format!(r#"{{"permissions": {{"deny": [{deny}]}}}}"#);
+    for (rule, deny) in [
+        (r#""mcp__my_fs__write", "Bash(rm *)""#, &["write"][..]),
+        (r#""mcp__my_fs__get_*""#, &["get_*"]),
+        (r#""mcp__*__delete""#, &["*__delete", "__delete", "_delete", "delete"]),
+        (r#""mcp__other__write""#, &[]),
+    ] {
+        check("claude-code", json!({}), "", &claude(rule), (None, deny));
+    }
+    for rule in [r#""mcp__my_fs""#, r#""mcp__my_fs__*""#, r#""mcp__*""#] {
+        assert!(
+            read("claude-code", json!({}), "", &claude(rule))
+                .unwrap_err()
+                .contains("forbids all of its tools")
+        );
+    }
+    assert!(read("claude-code", json!({}), "", &claude(r#""mcp__my_fs__w(x)""#)).is_err());
+    check(
+        "cursor",
+        json!({}),
+        "",
+        r#"{"permissions": {"deny": ["Mcp(my fs:write)", "Mcp(my fs, rm*)"]}}"#,
+        (None, &["rm*", "write"]),
+    );
+    let zed = r#"{"agent": {"tool_permissions": {"tools": {"mcp:my fs:write": {"default": "deny"}}}}}"#;
+    check("zed", json!({}), zed, "", (None, &["write"]));
+    check(
+        "gemini",
+        json!({}),
+        r#"{"tools": {"exclude": ["mcp_my_fs_write", "my_fs__rm"]}}"#,
+        "",
+        (None, &["rm", "write"]),
+    );
+}
+
+#[test]
+fn a_later_rule_of_opencode_takes_an_earlier_one_back() {
+    let open = |own: &str, expect: Expected<'_>| check("opencode", json!({}), own, "", expect);
+    open(r#"{"tools": {"my_fs_write": false}}"#, (None, &["write"]));
+    open(r#"{"tools": {"my_fs*": false, "my_fs_read": true}}"#, (Some(&["read"]), &[]));
+    open(
+        r#"{"permission": {"*": "deny", "my_fs_read*": "allow", "my_fs_read_raw": "deny"}}"#,
+        (Some(&["read*"]), &["read_raw"]),
+    );
+    open(r#"{"permission": {"my_fs_write": "deny", "my_fs_*": "ask"}}"#, (None, &[]));
+    let why =
+        read("opencode", json!({}), r#"{"permission": {"my_fs_w*": "deny", "my_fs_write": "allow"}}"#, "");
+    assert!(why.unwrap_err().contains("permits `write` out of `w*`"));
+    assert!(read("opencode", json!({}), r#"{"tools": {"my_fs_*": false}}"#, "").is_err());
+}
+
+#[test]
+fn settings_that_are_not_carried_over_are_named() {
+    let left = |id, entry, own, rules| read(id, entry, own, rules).unwrap().left_out;
+    assert_eq!(left("cline", json!({"autoApprove": ["a"]}), "", ""), ["`autoApprove` of Cline"]);
+    assert_eq!(
+        left("gemini", json!({"trust": true, "excludeTools": ["a"]}), "", ""),
+        ["`trust` of Gemini CLI"]
+    );
+    assert_eq!(left("gemini", json!({"trust": false}), "", ""), [""; 0]);
+    let rules = r#"{"permissions": {"ask": ["mcp__my_fs__a"], "allow": ["mcp__my_fs__b", "Bash"]}}"#;
+    let limits = read("claude-code", json!({}), "", rules).unwrap();
+    assert_eq!(limits.left_out, ["`permissions.ask` of Claude Code", "`permissions.allow` of Claude Code"]);
+    assert_eq!(limits.confirm, BTreeSet::from(["a".to_owned()]));
+}
