@@ -10,7 +10,7 @@ command -v valgrind >/dev/null || {
     echo "valgrind is missing" >&2
     exit 1
 }
-packages=(-p switchboardd -p switchboard-ctl -p switchboard-guard -p switchboard-shim -p mock-child -p proto-tests)
+packages=(-p switchboardd -p switchboard-guard -p switchboard-shim -p mock-child -p proto-tests)
 # Daemon and shim keep the names of their functions, which the release profile removes.
 cargo build --release --bins "${packages[@]}" \
     --config 'profile.release.package.switchboardd.strip="none"' --config 'profile.release.package.switchboard-shim.strip="none"'

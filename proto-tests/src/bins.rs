@@ -39,8 +39,12 @@ impl Bins {
 /// already built.
 pub const BUILT: &str = "PROTO_TESTS_BUILT";
 
-const PACKAGES: [&str; 6] =
-    ["switchboardd", "switchboard-ctl", "switchboard-guard", "switchboard-shim", "mock-child", "proto-tests"];
+/// What is built together. The commands are built by themselves, as `deploy/build.sh` does: the features that
+/// they need would make the measured programs larger.
+const PACKAGES: [&[&str]; 2] = [
+    &["switchboard-ctl"],
+    &["switchboardd", "switchboard-guard", "switchboard-shim", "mock-child", "proto-tests"],
+];
 
 pub fn bins() -> &'static Bins {
     static BINS: OnceLock<Bins> = OnceLock::new();
@@ -75,21 +79,23 @@ fn profile_folder() -> PathBuf {
 }
 
 fn build(folder: &Path) {
+    // With the features of a test run, so that nothing is built twice.
+    if folder.file_name().is_some_and(|name| name == "debug") {
+        return build_packages(folder, &["--workspace", "--tests"]);
+    }
+    let profile = folder.file_name().and_then(|name| name.to_str()).expect("BUG: a profile has a name");
+    for packages in PACKAGES {
+        let packages = packages.iter().flat_map(|package| ["-p", package]);
+        build_packages(folder, &["--profile", profile].into_iter().chain(packages).collect::<Vec<_>>());
+    }
+}
+
+fn build_packages(folder: &Path, what: &[&str]) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let mut command = Command::new(cargo);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).args(["build", "--quiet", "--bins"]);
     command.arg("--target-dir").arg(folder.parent().unwrap());
-    match folder.file_name().and_then(|name| name.to_str()) {
-        // With the features of a test run, so that nothing is built twice.
-        Some("debug") => {
-            command.args(["--workspace", "--tests"]);
-        }
-        Some(profile) => {
-            command.args(["--profile", profile]);
-            command.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
-        }
-        None => panic!("{} has no name", folder.display()),
-    }
+    command.args(what);
     // Variables that cargo sets for a test's own package would make build scripts run again.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
