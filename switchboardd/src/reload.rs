@@ -299,6 +299,7 @@ impl Reloader {
             &self.daemon.services,
             generation,
         );
+        catalog.keep_descriptions(&workspace.catalog());
         let before = workspace.publish(catalog);
         let after = workspace.catalog();
         after.log_loaded(Some(&before));
