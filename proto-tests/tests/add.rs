@@ -40,7 +40,10 @@ fn a_server_is_usable_once_added_and_gone_once_removed() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     let told = add(&home, "kid", &["--description", "plays", "--env", "A=1 2"], 0);
-    assert_eq!(told, format!("added `kid` in {}\n", file(&home, "kid").display()));
+    assert_eq!(
+        told,
+        format!("added `kid` in {}\nit was started once: 24 tools\n", file(&home, "kid").display())
+    );
     assert!(shim.call("kid", "echo", "{}").contains("\"ok\":true"));
     shim.notification("notifications/tools/list_changed");
     let definition = written(&home, "kid");
@@ -207,4 +210,82 @@ fn an_unknown_name_gets_the_nearest_name_suggested() {
     assert!(told.contains("there is no server `gihtub` of your own; did you mean `github`?"), "{told}");
     assert!(!said(&home, &["remove", "zebra"], 1).contains("did you mean"));
     assert!(file(&home, "github").exists());
+}
+
+/// The description of this suite, as the next host is shown it.
+#[track_caller]
+fn described(home: &Home, suite: &str) -> String {
+    home.shim().tools()[suite]["description"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_server_that_was_added_is_described_in_the_first_session() {
+    // With a daemon and without one.
+    for runs in [true, false] {
+        let home = Home::new();
+        let daemon = runs.then(|| home.daemon());
+        let told = add(&home, "kid", &["--description", "plays"], 0);
+        assert!(told.ends_with("\nit was started once: 24 tools\n"), "{told}");
+        let _daemon = daemon.unwrap_or_else(|| {
+            until_true("its child to go", TEST_TIMEOUT, || home.children().is_empty());
+            home.daemon()
+        });
+        let text = described(&home, "kid_suite");
+        assert!(
+            text.starts_with("Use this tool for plays. ") && text.contains("Tools: echo, slow"),
+            "{text}"
+        );
+        // The user may not want it to be started.
+        let told = add(&home, "other", &["--no-start"], 0);
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(!described(&home, "other_suite").contains("Tools"));
+        let told: Value = serde_json::from_str(&add(&home, "third", &["--json"], 0)).unwrap();
+        assert_eq!(told["start"], json!({"server": "third", "tools": 24}), "{told}");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_start_is_added_all_the_same() {
+    for runs in [true, false] {
+        let home = Home::new();
+        let daemon = runs.then(|| home.daemon());
+        let mark = format!("SWITCHBOARD_TEST={}", home.mark());
+        let evil = bins().evil_child.to_str().unwrap();
+        let told = said(&home, &["add", "kid", "--env", &mark, "--", evil, "exit-at-start", "1"], 0);
+        assert!(
+            told.contains(
+                "\nit did not start now, and is tried again when it is used: it exited with status 1"
+            ),
+            "{told}"
+        );
+        assert!(file(&home, "kid").exists());
+        // What it lacks is said once, and it is not started.
+        let told = said(&home, &["add", "bare", "--env", "A=${NO_SUCH_TOKEN}", "--", evil, "echo"], 0);
+        assert!(
+            told.contains("note: it is misconfigured: missing `NO_SUCH_TOKEN`") && told.lines().count() == 2,
+            "{told}"
+        );
+        if let Some(daemon) = daemon {
+            assert_eq!(daemon.starts("kid"), 1);
+            assert_eq!(daemon.starts("bare"), 0);
+        }
+    }
+}
+
+#[test]
+fn imported_servers_are_learned_and_nothing_of_a_workspace_is_started() {
+    let home = Home::new();
+    let project = home.project("work");
+    let trace = home.path().join("trace");
+    let touch = format!("touch {}", trace.display());
+    project.define("held", &home.entry(std::path::Path::new("/bin/sh"), &["-c", &touch], &[]));
+    let entry = home.entry(&bins().evil_child, &["echo"], &[]);
+    let lost = home.entry(std::path::Path::new("/nonexistent/program"), &[], &[]);
+    home.write(".cursor/mcp.json", &json!({"mcpServers": {"kid": entry, "lost": lost}}).to_string());
+    let told = said(&home, &["import"], 0);
+    assert!(told.contains("\nkid: it was started once: 24 tools\n"), "{told}");
+    assert!(told.contains("\nlost: it did not start now, and is tried again when it is used: "), "{told}");
+    assert!(!trace.exists() && home.children().is_empty(), "{told}");
+    let _daemon = home.daemon();
+    assert!(described(&home, "kid_suite").contains("Tools: echo, slow"));
 }

@@ -269,14 +269,21 @@ fn hosts_are_notified_of_changes_they_can_see() {
     let mut own = host.listen();
     assert!(prompts(&host).is_empty());
     wake(&daemon, &host, "era");
-    let mut changed =
-        [own.message(), own.message()].map(|message| message["method"].as_str().unwrap().to_owned());
+    let mut changed = [own.message(), own.message(), own.message()]
+        .map(|message| message["method"].as_str().unwrap().to_owned());
     changed.sort_unstable();
-    assert_eq!(changed, ["notifications/prompts/list_changed", "notifications/resources/list_changed"]);
+    assert_eq!(
+        changed,
+        [
+            "notifications/prompts/list_changed",
+            "notifications/resources/list_changed",
+            "notifications/tools/list_changed"
+        ]
+    );
     let arguments = json!({"action": "call", "subtool": "test_trigger_resource_change"});
     host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
     assert_eq!(own.message()["method"], "notifications/resources/list_changed");
-    // The aggregate face does not list subtools.
+    // Its tools are those that the suite's description names already.
     let arguments = json!({"action": "call", "subtool": "test_trigger_tool_change"});
     host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
     let arguments = json!({"action": "call", "subtool": "test_trigger_prompt_change"});

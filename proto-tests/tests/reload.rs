@@ -236,6 +236,9 @@ fn children_whose_command_did_not_change_keep_running() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     let (same, other) = (shim.pid_of("same"), shim.pid_of("other"));
+    until_true("their descriptions", TEST_TIMEOUT, || {
+        shim.tools().values().all(|tool| tool["description"].as_str().unwrap().contains("Tools: echo"))
+    });
     shim.take_notifications();
     let entry = home.entry(&bins().evil_child, &["echo"], &[("VERSION", "1")]);
     let text = format!("// a comment\n{}", json!({"servers": {"same": entry}}));

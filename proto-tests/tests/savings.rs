@@ -41,9 +41,16 @@ fn of<'s>(savings: &'s Value, child: &str) -> &'s Value {
     all.iter().find(|suite| suite["child"] == child).unwrap_or_else(|| panic!("no `{child}` in {savings}"))
 }
 
-/// Waits until the manifest of this child exists.
+/// Waits until the manifest of this child exists, and hosts are shown what it says.
 #[track_caller]
 fn once_known(home: &Home, child: &str) -> Value {
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    until("its description", TEST_TIMEOUT, || {
+        let answer = proto_tests::Endpoint::unix(&home.socket()).post("/proxy", list).json();
+        let tools = answer["result"]["tools"].as_array().unwrap();
+        let suite = tools.iter().find(|tool| tool["name"] == format!("{child}_suite")).unwrap();
+        suite["description"].as_str().unwrap().contains("Tools").then_some(())
+    });
     until("its manifest", TEST_TIMEOUT, || Some(savings(home)).filter(|all| of(all, child)["known"] == true))
 }
 

@@ -113,6 +113,11 @@ pub const START: &str = "switchboard start";
 const COMMAND_LINE: [&str; 2] = [CALL, START];
 
 impl Profile {
+    /// Whether the host uses `_meta` of tools: Claude Code searches by it. For others it is a waste.
+    pub fn reads_tool_meta(&self) -> bool {
+        self.client_name().is_some_and(|name| name.to_ascii_lowercase().starts_with("claude"))
+    }
+
     /// The name that the host gives.
     pub fn client_name(&self) -> Option<String> {
         let info = || Raw::parse(self.client_info.as_deref()?.as_bytes()).and_then(Members::of);

@@ -2,24 +2,25 @@
 
 pub mod layer;
 mod list_fingerprints;
+mod listed_tools;
 pub mod merged_items;
 pub mod workspace;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use switchboard_wire::rpc;
+use tokio::time::Instant;
 
 pub use list_fingerprints::ListFingerprints;
 
 use switchboard_definitions::config::{Config, Conflicts};
 use switchboard_definitions::definition::SharedLaunch;
-use switchboard_definitions::digest;
 use switchboard_definitions::document::{Problem, nearest};
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus};
 
 use crate::catalog::layer::Layer;
+use crate::catalog::listed_tools::{ListedTools, ToolPrints};
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
@@ -35,10 +36,7 @@ pub struct Catalog {
     /// The user's suites first; each group sorted by child name.
     pub suites: Vec<Suite>,
     pub problems: Vec<Problem>,
-    /// The result of `tools/list`, formatted once.
-    pub tools_list: String,
-    /// Digest of the tool list.
-    tools_digest: Arc<str>,
+    listed_tools: ListedTools,
     by_name: BTreeMap<String, usize>,
     by_child: BTreeMap<String, usize>,
     /// The cached merge of the children's items.
@@ -104,26 +102,51 @@ impl Catalog {
         }
         // Hosts truncate long lists at the end, so a workspace cannot push out the user's own suites.
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
-        let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
-        let tools_list = rpc::tools_result(&tools.join(","));
-        let tools_digest = digest::hex(tools_list.as_bytes()).into();
+        let listed_tools = ListedTools::new(&suites);
         let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
         let by_child =
             suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();
         let (personal, own) = (personal.clone(), own.cloned());
         let offers = Mutex::default();
-        Self {
-            generation,
-            personal,
-            own,
-            suites,
-            problems,
-            tools_list,
-            tools_digest,
-            by_name,
-            by_child,
-            offers,
+        Self { generation, personal, own, suites, problems, listed_tools, by_name, by_child, offers }
+    }
+
+    /// The result of `tools/list`; `with_meta`: for a host that uses `_meta` of tools.
+    pub fn tools_result(&self, with_meta: bool) -> String {
+        self.listed_tools.result(with_meta)
+    }
+
+    /// A suite's entry in `tools/list`, by its place in `suites`.
+    pub fn listed_tool(&self, at: usize) -> String {
+        self.listed_tools.entry(at)
+    }
+
+    /// The instructions for the host's model.
+    pub fn instructions(&self) -> String {
+        self.listed_tools.instructions()
+    }
+
+    /// Adopts what is now known about the servers. Returns when to call this again, if a change has to wait.
+    pub fn renew_tools(&self, now: Instant) -> Option<Instant> {
+        self.listed_tools.renew(&self.suites, now)
+    }
+
+    /// Keeps the descriptions of servers that `before` knew, if only their variables or their directory
+    /// changed: nothing is known of the new version until it has run.
+    pub fn keep_descriptions(&self, before: &Self) {
+        for (at, suite) in self.suites.iter().enumerate() {
+            let known = before.by_child.get(suite.child_name()).map(|at| (&before.suites[*at], *at));
+            if let Some((earlier, place)) = known
+                && suite.is_same_server(earlier)
+                && let Some(manifest) = before.listed_tools.manifest(place)
+            {
+                self.listed_tools.keep_manifest(at, suite, manifest);
+            }
         }
+    }
+
+    fn tool_prints(&self) -> ToolPrints {
+        self.listed_tools.prints()
     }
 
     /// Prompts, resources and templates of all children, as far as known without starting any.

@@ -88,7 +88,7 @@ async fn run_background_tasks(reloader: &Arc<Reloader>) {
     let daemon = reloader.daemon();
     tokio::join!(
         reloader.run_reload_loop(),
-        daemon.list_changes.run(&daemon.sessions),
+        daemon.list_changes.run(&daemon.sessions, &daemon.workspaces),
         daemon.services.budget.watch_memory(),
         daemon.services.savings_recorder.run_flush_loop(),
     );

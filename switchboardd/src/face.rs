@@ -32,7 +32,6 @@ use crate::suite::SuiteReply;
 use crate::suite::failure::Failure;
 
 pub use crate::session::Face;
-pub use aggregate::instructions;
 use context::HostRequest;
 pub use context::{IncomingRequest, RequestContext, era_of};
 pub use run::{repeat_request, run_request};

@@ -231,6 +231,7 @@ impl Pool {
             state.reset_breaker();
             (std::mem::take(&mut state.members), state.limits)
         };
+        self.services.lists_changed.notify_one();
         let any = !members.is_empty();
         for member in members {
             tokio::spawn(async move {
@@ -292,6 +293,13 @@ impl Pool {
     /// What the child last reported about itself, in this run or an earlier one.
     pub fn manifest(&self) -> Option<Arc<Manifest>> {
         self.lock().manifest.clone()
+    }
+
+    /// What a suite's description is made of: the manifest, and why no child can be used, as far as known.
+    pub fn outlook(&self) -> (Option<Arc<Manifest>>, Option<PoolError>) {
+        let state = self.lock();
+        let obstacle = state.obstacle.clone().filter(|_| state.alive().next().is_none());
+        (state.manifest.clone(), obstacle)
     }
 
     pub fn running(&self) -> Vec<Arc<Child>> {

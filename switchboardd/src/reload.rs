@@ -310,9 +310,9 @@ impl Reloader {
         layers: (Arc<Layer>, Option<Arc<Layer>>),
         why: ReloadCause,
     ) {
-        let generation = workspace.catalog().generation + 1;
+        let before = Some(workspace.catalog());
         let publish = |catalog| (workspace.publish(catalog), workspace.catalog());
-        let (before, after) = self.daemon.workspace_loader.build_catalog(layers, generation, publish).await;
+        let (before, after) = self.daemon.workspace_loader.build_catalog(layers, before, publish).await;
         after.log_loaded(Some(&before));
         if why == ReloadCause::Requested {
             after.reset_breakers();

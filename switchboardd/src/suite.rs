@@ -7,11 +7,14 @@
 mod arguments;
 mod call;
 mod context;
+pub mod description;
 mod elicitation;
 pub mod failure;
 pub mod introspect;
 pub mod login;
+mod obstacle;
 pub mod outgoing;
+pub mod own_words;
 mod reply;
 pub mod summary;
 pub mod suspendable;
@@ -21,12 +24,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_definitions::config::{Config, Mode, Scope, SuiteConfig};
+use switchboard_definitions::config::{Config, Describe, Mode, Scope, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::document::nearest;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::visible;
@@ -59,9 +61,6 @@ const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"s
 /// How much of a command line a model is shown, in characters; a user is shown all of it.
 const MAX_SHOWN_COMMAND: usize = 600;
 
-/// The description of a server that is not allowed yet; contains no text of the server's own.
-const HELD_TEXT: &str = "Held by Switchboard: this server was found in the workspace, and nothing of it runs until a person allows it with `switchboard allow`.";
-
 #[derive(Debug)]
 pub struct Suite {
     pub name: String,
@@ -77,6 +76,8 @@ pub struct Suite {
     pub metrics: Arc<SuiteMetrics>,
     mode: Mode,
     summary_max_chars: usize,
+    describe: Describe,
+    describe_max_chars: usize,
 }
 
 /// The `params` of a suite's `tools/call`.
@@ -106,6 +107,8 @@ impl Suite {
         Self {
             limits: config.timeouts.limits(timeouts),
             mode: config.introspection.mode,
+            describe: config.introspection.describe,
+            describe_max_chars: config.introspection.describe_max_chars,
             summary_max_chars: settings.summary_max_chars.unwrap_or(config.introspection.summary_max_chars),
             name,
             definition,
@@ -134,23 +137,6 @@ impl Suite {
                 .ok()
                 .filter(|_| self.pool.as_ref().is_some_and(|pool| pool.status() == PoolStatus::Held)),
         }
-    }
-
-    /// Its entry in `tools/list`.
-    pub fn tool(&self) -> String {
-        let described =
-            if self.is_held() { Some(HELD_TEXT.to_owned()) } else { self.settings.description.clone() };
-        let description = described.unwrap_or_else(|| {
-            let subject = self.definition.description.as_deref().unwrap_or(&self.definition.name);
-            let subject = summary::summary(subject, 400);
-            let subject = subject.trim_end_matches('.');
-            format!("Use this tool for {subject}. Actions: 'introspect' | 'call'")
-        });
-        format!(
-            r#"{{"name":{},"description":{},"inputSchema":{INPUT_SCHEMA}}}"#,
-            quoted(&self.name),
-            quoted(&description)
-        )
     }
 
     /// The exposed tools of `list`, as the child wrote them, joined for a JSON array.

@@ -17,6 +17,7 @@ use switchboard_wire::visible::{is_hidden, visible};
 use super::CliExit;
 use super::ask::tell_daemon;
 use super::check::reachable;
+use super::learn::learn;
 use super::output::{complain, print_json, say};
 use crate::args::{Add, Args};
 use switchboardd::child::value_resolver::ValueResolver;
@@ -88,19 +89,26 @@ pub(super) async fn run(args: &Args, add: &Add) -> CliExit {
     match write(args, add) {
         Ok(file) => {
             let mut notes: Vec<String> = note(args, &add.name).await.into_iter().collect();
+            let is_unready = !notes.is_empty();
             notes.extend(secrets(add).into_iter().map(|secret| {
                 format!(
                     "a secret now stands in that file; `switchboard secret set {secret}` keeps it safe, and \
                      `${{{secret}}}` in its place stands for it"
                 )
             }));
-            if args.json {
-                print_json(&json!({ "added": add.name, "file": file, "notes": notes }));
-            } else {
+            if !args.json {
                 say!("added `{}` in {}", add.name, file.display());
                 notes.iter().for_each(|note| say!("note: {note}"));
             }
             tell_daemon(args).await;
+            let names = if add.no_start || is_unready { Vec::new() } else { vec![add.name.clone()] };
+            let learned = learn(args, &names).await.pop();
+            if args.json {
+                let start = learned.map(|learned| learned.as_json());
+                print_json(&json!({ "added": add.name, "file": file, "notes": notes, "start": start }));
+            } else if let Some(learned) = learned {
+                say!("it {}", learned.sentence());
+            }
             CliExit::Ok
         }
         Err(complaints) => refuse(&complaints),

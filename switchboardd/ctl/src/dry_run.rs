@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
+use switchboard_definitions::document::Problem;
 use switchboard_wire::printable;
 
 use super::CliExit;
@@ -22,23 +23,33 @@ use switchboardd::{CallContext, Suite};
 /// How long a server may take to list its prompts and resources, once its tools are known.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// A daemon inside of this command, which serves nobody.
+pub(super) struct OfflineDaemon {
+    pub(super) daemon: Arc<Daemon>,
+    /// Mistakes in the personal config.
+    mistakes: Vec<Problem>,
+}
+
+impl OfflineDaemon {
+    pub(super) fn open(args: &Args) -> Result<Self, String> {
+        let _ = switchboard_guard::memory::protect_memory();
+        let home = daemon::home().map_err(|fatal| fatal.to_string())?;
+        let file = daemon::config_file(&args.of_daemon(), &home);
+        let state = daemon::state_folder(&home);
+        // The version that a daemon would use.
+        let UsableConfig { config, problems } = LastGood::new(&state).usable(&file, ConfigOwner::Personal);
+        let trust_roots = daemon::trust_roots(&args.of_daemon()).map_err(|fatal| fatal.to_string())?;
+        let locations = Locations::new(&home, &state, &trust_roots);
+        let daemon = Daemon::new(file, config, locations, String::new(), RunLog::unwritten());
+        Ok(Self { daemon, mistakes: problems })
+    }
+}
+
 pub(super) async fn run(args: &Args) -> CliExit {
-    let _ = switchboard_guard::memory::protect_memory();
-    let home = match daemon::home() {
-        Ok(home) => home,
+    let OfflineDaemon { daemon, mistakes } = match OfflineDaemon::open(args) {
+        Ok(offline) => offline,
         Err(fatal) => return failed(&fatal),
     };
-    let file = daemon::config_file(&args.of_daemon(), &home);
-    let state = daemon::state_folder(&home);
-    // The version that a daemon would use.
-    let UsableConfig { config, problems: mistakes } =
-        LastGood::new(&state).usable(&file, ConfigOwner::Personal);
-    let trust_roots = match daemon::trust_roots(&args.of_daemon()) {
-        Ok(roots) => roots,
-        Err(fatal) => return failed(&fatal),
-    };
-    let locations = Locations::new(&home, &state, &trust_roots);
-    let daemon = Daemon::new(file, config, locations, String::new(), RunLog::unwritten());
     let workspace = daemon.workspace_loader.workspace(super::workspace(args).as_deref()).await;
     let catalog = workspace.catalog();
     let mut exit = if mistakes.is_empty() { CliExit::Ok } else { CliExit::Error };
@@ -62,7 +73,10 @@ pub(super) async fn run(args: &Args) -> CliExit {
         let mut one = json!({ "name": &**name, "server": server, "file": file });
         match subtools(suite, &daemon.anonymous_session(&workspace).caller).await {
             Ok(tools) if args.json => one["tools"] = as_json(suite, &tools),
-            Ok(tools) => show(suite, &tools),
+            Ok(tools) => {
+                say!("  {}", indented(suite.description(&suite.facts())));
+                show(suite, &tools);
+            }
             Err(failure) => {
                 exit = match failure {
                     Failure::Held { .. } => CliExit::Held,
@@ -72,6 +86,7 @@ pub(super) async fn run(args: &Args) -> CliExit {
                 one["error"] = json!(failure.to_string());
             }
         }
+        one["description"] = json!(suite.description(&suite.facts()));
         told.push(one);
     }
     if args.json {
@@ -83,7 +98,7 @@ pub(super) async fn run(args: &Args) -> CliExit {
 }
 
 /// Starts the child and returns its tool list.
-async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<ToolList>, Failure> {
+pub(super) async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<ToolList>, Failure> {
     let lease = suite.lease(CallContext::new(caller, None)).await?;
     let tools = lease
         .tools(suite.limits, tokio::time::Instant::now())

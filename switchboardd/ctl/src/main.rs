@@ -19,6 +19,7 @@ mod form;
 mod import;
 mod introspect;
 mod keyring;
+mod learn;
 mod local_config;
 mod login;
 mod logs;

@@ -178,6 +178,8 @@ pub struct SuiteConfig {
     pub description: Option<String>,
     pub expose: Expose,
     pub summary_max_chars: Option<usize>,
+    /// Whether Claude Code loads the suite at once instead of searching for it.
+    pub always_load: bool,
     pub timeouts: TimeoutsOverride,
     pub pool: PoolConfig,
     /// Argument fields whose values are never shown.
@@ -238,10 +240,34 @@ pub enum Mode {
     Redacted,
 }
 
+/// What a suite's description says about its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Describe {
+    /// What the server says of itself, and its subtools.
+    Full,
+    /// The names of its subtools, but none of its own sentences.
+    Names,
+    /// Nothing that only the server knows.
+    Off,
+}
+
+impl Describe {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Names => "names",
+            Self::Off => "off",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Introspection {
     pub mode: Mode,
     pub summary_max_chars: usize,
+    pub describe: Describe,
+    /// The longest description of a suite.
+    pub describe_max_chars: usize,
 }
 
 /// How to resolve prompts and resources that several children offer under one name.
@@ -295,7 +321,12 @@ impl Config {
             discover_globs: vec!["mcps/*/.mcp.json".to_owned()],
             suites: BTreeMap::new(),
             timeouts: Timeouts { child_spawn_ms: 8_000, rpc_ms: 60_000, max_ms: 1_800_000 },
-            introspection: Introspection { mode: Mode::Summary, summary_max_chars: 160 },
+            introspection: Introspection {
+                mode: Mode::Summary,
+                summary_max_chars: 160,
+                describe: Describe::Full,
+                describe_max_chars: 300,
+            },
             conflicts: None,
             http: Http {
                 listen: "127.0.0.1:7420".to_owned(),

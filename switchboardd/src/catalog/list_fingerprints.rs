@@ -1,10 +1,9 @@
 //! Fingerprints of the lists that a face shows. Comparing two of them tells which lists changed.
 
-use std::sync::Arc;
-
 use switchboard_definitions::digest;
 
 use super::Catalog;
+use super::listed_tools::ToolPrints;
 use crate::caller::subscriptions::{LISTS, ListChangeCounts};
 use crate::child::ListKind;
 
@@ -14,7 +13,7 @@ pub struct ListFingerprints {
     /// False if nothing was known about the child yet. Then only its own notifications count as changes.
     is_known: bool,
     change_counts: ListChangeCounts,
-    tools: Arc<str>,
+    tools: ToolPrints,
     /// `None` if prompts and resources are not compared.
     offers: Option<OfferFingerprints>,
 }
@@ -28,7 +27,7 @@ struct OfferFingerprints {
 impl ListFingerprints {
     /// Compares only the tools of the aggregate face, not prompts and resources.
     pub fn of_tools(catalog: &Catalog) -> Self {
-        Self { is_known: true, change_counts: [0; 3], tools: catalog.tools_digest.clone(), offers: None }
+        Self { is_known: true, change_counts: [0; 3], tools: catalog.tool_prints(), offers: None }
     }
 
     /// The lists on the face of `child`, or on the aggregate face.
@@ -49,7 +48,7 @@ impl ListFingerprints {
         let manifest = suite.and_then(|suite| Some((suite, suite.manifest()?)));
         let Some((suite, manifest)) = manifest else {
             let offers = Some(OfferFingerprints::default());
-            return Self { is_known: false, change_counts, tools: "".into(), offers };
+            return Self { is_known: false, change_counts, tools: ToolPrints::default(), offers };
         };
         let print = |list: ListKind| {
             let raw: Vec<&str> = manifest.offers.of(list).iter().map(|offer| offer.raw.get()).collect();
@@ -62,7 +61,7 @@ impl ListFingerprints {
         Self {
             is_known: true,
             change_counts,
-            tools: digest::hex(suite.exposed(&manifest.tools).as_bytes()).into(),
+            tools: ToolPrints::of(&suite.exposed(&manifest.tools)),
             offers: Some(offers),
         }
     }
@@ -86,13 +85,17 @@ impl ListFingerprints {
         Self::of_face(catalog, child)
     }
 
-    /// The notifications for a host that saw `before`.
-    pub fn changed_lists(&self, before: &Self) -> Vec<&'static str> {
+    /// The notifications for a host that saw `before`; `with_meta`: it uses `_meta` of tools.
+    pub fn changed_lists(&self, before: &Self, with_meta: bool) -> Vec<&'static str> {
         let other = match (&self.offers, &before.offers) {
             (Some(now), Some(before)) => (now.prompts != before.prompts, now.resources != before.resources),
             _ => (false, false),
         };
-        let other = [self.tools != before.tools, other.0, other.1];
+        let tools_changed = match with_meta {
+            true => self.tools.with_meta != before.tools.with_meta,
+            false => self.tools.plain != before.tools.plain,
+        };
+        let other = [tools_changed, other.0, other.1];
         let lists = LISTS.into_iter().enumerate();
         let told = lists.filter(|(at, _)| {
             if before.is_known { other[*at] } else { self.change_counts[*at] > before.change_counts[*at] }
@@ -108,30 +111,35 @@ mod tests {
 
     fn seen(is_known: bool, tools: &str, prompts: &str) -> ListFingerprints {
         let offers = OfferFingerprints { prompts: prompts.to_owned(), resources: "r".to_owned() };
-        ListFingerprints { is_known, change_counts: [0; 3], tools: tools.into(), offers: Some(offers) }
+        ListFingerprints {
+            is_known,
+            change_counts: [0; 3],
+            tools: ToolPrints::of(tools),
+            offers: Some(offers),
+        }
     }
 
     #[test]
     fn only_visible_changes_are_notified() {
         let before = seen(true, "t", "p");
-        assert!(before.changed_lists(&before).is_empty());
-        assert_eq!(seen(true, "t", "q").changed_lists(&before), [methods::PROMPTS_CHANGED]);
-        assert_eq!(seen(true, "u", "p").changed_lists(&before), [methods::TOOLS_CHANGED]);
-        assert!(seen(true, "t", "p").changed_lists(&seen(false, "", "")).is_empty());
+        assert!(before.changed_lists(&before, false).is_empty());
+        assert_eq!(seen(true, "t", "q").changed_lists(&before, false), [methods::PROMPTS_CHANGED]);
+        assert_eq!(seen(true, "u", "p").changed_lists(&before, false), [methods::TOOLS_CHANGED]);
+        assert!(seen(true, "t", "p").changed_lists(&seen(false, "", ""), false).is_empty());
         // A change that the child reports counts even if the list before is unknown.
         let said = ListFingerprints { change_counts: [0, 0, 1], ..seen(true, "t", "p") };
-        assert_eq!(said.changed_lists(&seen(false, "", "")), [methods::RESOURCES_CHANGED]);
-        assert!(said.changed_lists(&before).is_empty());
+        assert_eq!(said.changed_lists(&seen(false, "", ""), false), [methods::RESOURCES_CHANGED]);
+        assert!(said.changed_lists(&before, false).is_empty());
     }
 
     #[test]
     fn prompts_are_compared_once_the_host_was_shown_them() {
         let before = ListFingerprints { offers: None, ..seen(true, "t", "p") };
         let now = seen(true, "u", "q");
-        assert_eq!(now.changed_lists(&before), [methods::TOOLS_CHANGED]);
+        assert_eq!(now.changed_lists(&before, false), [methods::TOOLS_CHANGED]);
         // The host is shown prompts before it is notified that the tools changed.
         let shown = before.with_offers_of(now.clone());
-        assert_eq!(now.changed_lists(&shown), [methods::TOOLS_CHANGED]);
-        assert_eq!(seen(true, "t", "p").changed_lists(&shown), [methods::PROMPTS_CHANGED]);
+        assert_eq!(now.changed_lists(&shown, false), [methods::TOOLS_CHANGED]);
+        assert_eq!(seen(true, "t", "p").changed_lists(&shown, false), [methods::PROMPTS_CHANGED]);
     }
 }

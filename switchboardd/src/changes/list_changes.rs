@@ -9,9 +9,11 @@ use std::time::Duration;
 use switchboard_mcp::methods;
 use switchboard_wire::rpc;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::caller::mailbox::MessageKind;
 use crate::catalog::ListFingerprints;
+use crate::catalog::workspace::Workspaces;
 use crate::changes::listen_requests::ListenRequests;
 use crate::session::{Session, Sessions};
 
@@ -37,10 +39,22 @@ impl ListChanges {
     }
 
     /// Notifies hosts of changed lists, while it is polled.
-    pub async fn run(&self, sessions: &Sessions) {
+    pub async fn run(&self, sessions: &Sessions, workspaces: &Workspaces) {
+        let mut again = None;
         loop {
-            self.changed.notified().await;
-            tokio::time::sleep(DEBOUNCE).await;
+            let delayed = async {
+                match again {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.changed.notified() => tokio::time::sleep(DEBOUNCE).await,
+                () = delayed => {}
+            }
+            // Lists and fingerprints change in one turn of the event loop: no host sees a list that it is
+            // notified of later.
+            again = renew_tools(workspaces);
             self.listen_requests.notify_changes();
             for session in sessions.all() {
                 notify_changes(&session);
@@ -51,11 +65,17 @@ impl ListChanges {
     }
 }
 
+/// Adopts what is now known about the servers of all workspaces. Returns when to do it again.
+fn renew_tools(workspaces: &Workspaces) -> Option<Instant> {
+    let all = workspaces.all().into_iter().chain([workspaces.personal.clone()]);
+    all.filter_map(|workspace| workspace.catalog().renew_tools(Instant::now())).min()
+}
+
 /// Notifies a session's host of the lists that changed since it was last shown or notified of them.
 fn notify_changes(session: &Session) {
     let Some(before) = session.fingerprints() else { return };
     let now = before.refreshed(&session.workspace().catalog(), session.face.child());
-    let changed = now.changed_lists(&before);
+    let changed = now.changed_lists(&before, session.caller.profile().reads_tool_meta());
     session.set_fingerprints(now);
     if !changed.is_empty() && gets_unrequested_changes(session) {
         changed.into_iter().for_each(|method| push_changed(session, method));
@@ -118,7 +138,7 @@ mod tests {
     /// The messages that this session's host gets within a short time; `after` is the number of the last
     /// message that it read.
     async fn hears(daemon: &Daemon, session: &Session, after: &mut u64) -> Vec<String> {
-        let changes = daemon.list_changes.run(&daemon.sessions);
+        let changes = daemon.list_changes.run(&daemon.sessions, &daemon.workspaces);
         let _ = tokio::time::timeout(DEBOUNCE * 4, changes).await;
         let Some(batch) = session.caller.mailbox().unwrap().take(*after) else { return Vec::new() };
         *after = batch.next;

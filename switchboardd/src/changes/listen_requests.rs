@@ -53,7 +53,7 @@ impl ListenRequest {
         let now = ListFingerprints::of_face(&self.session.workspace().catalog(), self.child.as_deref());
         let before =
             std::mem::replace(&mut *self.fingerprints.lock().expect("BUG: a copy panicked"), now.clone());
-        for method in now.changed_lists(&before) {
+        for method in now.changed_lists(&before, self.caller.profile().reads_tool_meta()) {
             if self.wanted.contains(&method) {
                 self.caller.push(MessageKind::Changed(method), notification(method, "", &self.id));
             }

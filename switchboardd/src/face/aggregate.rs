@@ -5,7 +5,6 @@ use std::sync::Arc;
 use switchboard_mcp::era;
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_mcp::methods;
-use switchboard_wire::envelope::string;
 use switchboard_wire::raw::Raw;
 
 use super::{HostRequest, RequestContext, consent, initialize, links, offers, set_level};
@@ -16,13 +15,7 @@ use crate::savings::recorder::Fingerprint;
 use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
-use crate::suite::summary::summary;
 use crate::suite::{SuiteReply, SuspendableCall};
-
-/// Hosts truncate longer instructions.
-const INSTRUCTIONS: usize = 1800;
-/// Limit for the instructions of one server.
-const OWN_INSTRUCTIONS: usize = 400;
 
 pub(super) async fn answer(
     context: RequestContext<'_>,
@@ -117,7 +110,7 @@ fn list(
         Some(cursor) => Err(Failure::InvalidParams(format!("unknown cursor {}", cursor.get()))),
         None => {
             note_shown(daemon, caller, catalog);
-            Ok(SuiteReply::Own(catalog.tools_list.clone()))
+            Ok(SuiteReply::Own(catalog.tools_result(caller.profile().reads_tool_meta())))
         }
     }
 }
@@ -139,7 +132,7 @@ fn initialize(catalog: &Catalog, caller: &Caller, request: HostRequest<'_>) -> S
         "protocolVersion": revision,
         "capabilities": capabilities(),
         "serverInfo": era::server(),
-        "instructions": instructions(catalog),
+        "instructions": catalog.instructions(),
     })
     .to_string()
 }
@@ -149,7 +142,7 @@ pub(super) fn discover(catalog: &Catalog) -> String {
     serde_json::json!({
         "supportedVersions": methods::MODERN_REVISIONS,
         "capabilities": capabilities(),
-        "instructions": instructions(catalog),
+        "instructions": catalog.instructions(),
     })
     .to_string()
 }
@@ -162,39 +155,4 @@ fn capabilities() -> serde_json::Value {
         "completions": {},
         "logging": {},
     })
-}
-
-/// The instructions for the host's model.
-pub fn instructions(catalog: &Catalog) -> String {
-    let mut text = String::from(
-        "Each tool here is a suite that stands for one MCP server. Call it with {\"action\":\"introspect\"} first to see its subtools, then with {\"action\":\"call\",\"subtool\":…,\"args\":{…}}. Suites: ",
-    );
-    let mut first = true;
-    for suite in &catalog.suites {
-        if text.len() + suite.name.len() > INSTRUCTIONS {
-            text.push_str(", …");
-            break;
-        }
-        if !first {
-            text.push_str(", ");
-        }
-        first = false;
-        text.push_str(&suite.name);
-    }
-    if catalog.suites.is_empty() {
-        text.push_str("none yet");
-    }
-    // Adds the servers' own instructions while there is room, only from manifests in memory: no disk access
-    // here.
-    for suite in &catalog.suites {
-        let manifest = suite.pool.as_ref().and_then(|pool| pool.manifest());
-        let said =
-            manifest.as_ref().and_then(|manifest| string(&**manifest.server_info.instructions.as_ref()?));
-        let Some(said) = said.filter(|said| !said.trim().is_empty()) else { continue };
-        let said = format!("\n\n{}: {}", suite.name, summary(&said, OWN_INSTRUCTIONS));
-        if text.len() + said.len() <= INSTRUCTIONS {
-            text.push_str(&said);
-        }
-    }
-    text
 }

@@ -39,7 +39,13 @@ impl Breaker {
     }
 
     pub(super) fn is_open(&self, now: Instant) -> bool {
-        self.crashes.len() >= MAX_CRASHES && self.next_start(now).is_some()
+        self.has_tripped() && self.next_start(now).is_some()
+    }
+
+    /// Whether so many crashes were seen that the circuit opened, however long ago: until a start succeeds,
+    /// nothing better is known.
+    pub(super) fn has_tripped(&self) -> bool {
+        self.crashes.len() >= MAX_CRASHES
     }
 
     /// Forgets all crashes.

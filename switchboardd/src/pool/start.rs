@@ -53,6 +53,7 @@ impl Pool {
                     state.end_start(&start, None, Instant::now());
                     state.spares.on_started();
                     state.ran_before = true;
+                    state.obstacle = None;
                     state.protocol = Some(member.protocol());
                     state.members.push(member.clone());
                 }
@@ -240,6 +241,9 @@ impl Pool {
         } else {
             state.spares.on_start_failed(&failure, now)
         };
+        state.note_obstacle(&failure);
+        // A start that succeeds notifies hosts once its lists are known.
+        self.services.lists_changed.notify_one();
         if counts {
             self.note_connection(&state.last_stderr, || failure.to_string());
             state.history.note(failure.to_string(), true);

@@ -45,6 +45,8 @@ pub(super) struct PoolState {
     /// Starts for calls that failed recently, the latest last.
     pub(super) failed: VecDeque<Arc<Start>>,
     pub(super) last_failure: Option<PoolError>,
+    /// Why the next start is expected to fail, until one succeeds. The suite's description says so.
+    pub(super) obstacle: Option<PoolError>,
     /// The error to report while the breaker pauses.
     pub(super) last_crash: Option<ChildError>,
     pub(super) ran_before: bool,
@@ -88,6 +90,7 @@ impl PoolState {
             condition_waiter: None,
             failed: VecDeque::new(),
             last_failure: None,
+            obstacle: None,
             last_crash: None,
             ran_before: manifest.is_some(),
             retired: false,
@@ -133,6 +136,20 @@ impl PoolState {
         self.breaker.reset();
         self.spares.reset();
         self.failed.clear();
+        self.obstacle.take_if(|obstacle| !matches!(obstacle, PoolError::NotLaunchable(_)));
+    }
+
+    /// A start failed: callers can expect the same until one succeeds. Lack of room says nothing about the
+    /// server, and neither does a start that was given up.
+    pub(super) fn note_obstacle(&mut self, failure: &PoolError) {
+        match failure {
+            PoolError::Child(ChildError::Stopped | ChildError::Unsent | ChildError::Busy) => {}
+            PoolError::Child(last) if self.breaker.has_tripped() && !last.needs_user() => {
+                self.obstacle = Some(PoolError::CoolingDown { last: last.clone(), ms: 0 });
+            }
+            PoolError::Child(_) | PoolError::NotLaunchable(_) => self.obstacle = Some(failure.clone()),
+            PoolError::CoolingDown { .. } | PoolError::NoRoom(_) | PoolError::Full { .. } => {}
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -35,17 +35,21 @@ impl Pool {
             let mut state = self.lock();
             match &filled {
                 Ok(filled) => {
-                    state.last_failure.take_if(|failure| matches!(failure, PoolError::NotLaunchable(_)));
+                    let of_values = |failure: &mut PoolError| matches!(failure, PoolError::NotLaunchable(_));
+                    state.last_failure.take_if(of_values);
+                    state.obstacle.take_if(of_values);
                     filled.as_ref().map(|filled| filled.digest()).is_some_and(|now| {
                         state.values.replace(now.clone()).is_some_and(|before| before != now)
                     })
                 }
                 Err(failure) => {
                     state.last_failure = Some(failure.clone().into());
+                    state.obstacle = Some(failure.clone().into());
                     false
                 }
             }
         };
+        self.services.lists_changed.notify_one();
         if is_stale {
             self.renew();
         }
@@ -175,6 +179,9 @@ impl Pool {
                 state.unreplaced += u64::from(!replaced);
                 state.breaker.crashed(ended.has_served() && ending.is_a_kill(), Instant::now());
                 state.last_crash = Some(ending.clone());
+                if state.breaker.has_tripped() {
+                    state.obstacle = Some(PoolError::CoolingDown { last: ending.clone(), ms: 0 });
+                }
                 state.last_failure = Some(PoolError::Child(ending));
             } else {
                 state.on_stopped(ended, was_spare, Instant::now());

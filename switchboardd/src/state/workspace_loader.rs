@@ -189,22 +189,27 @@ impl WorkspaceLoader {
             self.evict_surplus(&workspace);
             workspace
         };
-        self.build_catalog((personal, Some(Arc::new(own))), 1, publish).await
+        self.build_catalog((personal, Some(Arc::new(own))), None, publish).await
     }
 
     /// Builds a catalog of these layers on another thread, because that takes a while with thousands of definitions,
-    /// and passes it to `publish` on the event loop.
+    /// and passes it to `publish` on the event loop. `before`: the catalog that it replaces.
     pub async fn build_catalog<T>(
         &self,
         (personal, own): (Arc<Layer>, Option<Arc<Layer>>),
-        generation: u64,
+        before: Option<Arc<Catalog>>,
         publish: impl FnOnce(Catalog) -> T,
     ) -> T {
         let unpublished = self.unpublished.begin();
         let (pools, services) = (self.pools.clone(), self.services.clone());
         // The count goes along, so that it is right even if the caller gives up during the build.
         let (catalog, unpublished) = run_blocking(move || {
-            (Catalog::build(&personal, own.as_ref(), &pools, &services, generation), unpublished)
+            let generation = before.as_ref().map_or(1, |before| before.generation + 1);
+            let catalog = Catalog::build(&personal, own.as_ref(), &pools, &services, generation);
+            if let Some(before) = before {
+                catalog.keep_descriptions(&before);
+            }
+            (catalog, unpublished)
         })
         .await;
         let published = publish(catalog);

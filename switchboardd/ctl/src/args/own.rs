@@ -25,6 +25,9 @@ pub struct Add {
     /// A header for the URL, as NAME: VALUE
     #[arg(long, value_name = "NAME: VALUE", requires = "url")]
     pub header: Vec<String>,
+    /// Do not start it now. Without this, it is started once, and what it offers is known when a host asks
+    #[arg(long)]
+    pub no_start: bool,
     /// Take the place of a server with this name
     #[arg(long)]
     pub force: bool,

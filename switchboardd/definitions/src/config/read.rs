@@ -9,7 +9,7 @@ use std::path::Path;
 use url::Url;
 
 use super::{
-    BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, Expose, Http, Introspection, Mode,
+    BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, Describe, Expose, Http, Introspection, Mode,
     OauthConfig, PoolConfig, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
     glob_set,
 };
@@ -40,18 +40,28 @@ const PERSONAL_ONLY_KEYS: [&str; 5] = ["http", "budget", "trust", "oauth", "watc
 pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
 pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
-pub(super) const SUITE: [&str; 8] =
-    ["suiteName", "description", "expose", "summaryMaxChars", "timeouts", "pool", "redact", "validate"];
+pub(super) const SUITE: [&str; 9] = [
+    "suiteName",
+    "description",
+    "alwaysLoad",
+    "expose",
+    "summaryMaxChars",
+    "timeouts",
+    "pool",
+    "redact",
+    "validate",
+];
 pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
 pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
 pub(super) const EXPOSE: [&str; 2] = ["allow", "deny"];
 pub(super) const TIMEOUTS: [&str; 3] = ["childSpawnMs", "rpcMs", "maxMs"];
-pub(super) const INTROSPECTION: [&str; 2] = ["mode", "summaryMaxChars"];
+pub(super) const INTROSPECTION: [&str; 4] = ["mode", "summaryMaxChars", "describe", "describeMaxChars"];
 pub(super) const CONFLICTS: [&str; 2] = ["strategy", "order"];
 pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"];
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const SUMMARY: (u64, u64) = (8, 4096);
+const DESCRIBE_CHARS: (u64, u64) = (80, 4096);
 /// Each glob is a walk through folders.
 const MAX_GLOBS: usize = 64;
 const MAX_POOL: u64 = 64;
@@ -226,8 +236,8 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
 }
 
 /// Keys of a suite that hide nothing: a mistake in one of them affects that key only.
-const NON_RESTRICTING_KEYS: [&str; 6] =
-    ["suiteName", "description", "summaryMaxChars", "timeouts", "pool", "validate"];
+const NON_RESTRICTING_KEYS: [&str; 7] =
+    ["suiteName", "description", "alwaysLoad", "summaryMaxChars", "timeouts", "pool", "validate"];
 
 fn suite(node: &Node<'_>) -> SuiteConfig {
     let Some(fields) = node.object() else {
@@ -259,6 +269,7 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
         suite_name,
         description: fields.get("description").and_then(|node| node.text()),
         expose,
+        always_load: fields.get("alwaysLoad").and_then(|node| node.flag()).unwrap_or(false),
         summary_max_chars: fields.get("summaryMaxChars").and_then(|node| summary(&node)),
         timeouts: fields.get("timeouts").map_or_else(TimeoutsOverride::default, |node| timeouts(&node)),
         pool: fields.get("pool").map_or_else(PoolConfig::default, |node| pool(&node)),
@@ -331,10 +342,14 @@ fn timeouts(node: &Node<'_>) -> TimeoutsOverride {
 }
 
 fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
-    let Some(fields) = node.object() else { return Introspection { mode: Mode::Redacted, ..base } };
+    let Some(fields) = node.object() else {
+        return Introspection { mode: Mode::Redacted, describe: Describe::Off, ..base };
+    };
     fields.reject_unknown(&INTROSPECTION);
     let modes = [("summary", Mode::Summary), ("full", Mode::Full), ("redacted", Mode::Redacted)];
-    let near = |(_, near): &(&str, Option<&str>)| *near != Some("summaryMaxChars");
+    let describes = [Describe::Full, Describe::Names, Describe::Off].map(|much| (much.as_str(), much));
+    let near =
+        |(_, near): &(&str, Option<&str>)| !matches!(near, Some("summaryMaxChars" | "describeMaxChars"));
     let strangers = fields.unknown_members(&INTROSPECTION);
     let mistyped = strangers.are_more || strangers.first.iter().any(near);
     Introspection {
@@ -347,6 +362,15 @@ fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
             .get("summaryMaxChars")
             .and_then(|node| summary(&node))
             .unwrap_or(base.summary_max_chars),
+        describe: match fields.get("describe") {
+            Some(node) => node.word(&describes).unwrap_or(Describe::Off),
+            None if mistyped => Describe::Off,
+            None => base.describe,
+        },
+        describe_max_chars: fields
+            .get("describeMaxChars")
+            .and_then(|node| count(&node, DESCRIBE_CHARS.0, DESCRIBE_CHARS.1))
+            .unwrap_or(base.describe_max_chars),
     }
 }
 

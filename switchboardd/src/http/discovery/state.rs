@@ -67,7 +67,7 @@ pub(in crate::http) fn suite_json(suite: &Suite, access: Access) -> Value {
     if suite.is_held() {
         return body;
     }
-    body["description"] = json!(suite.definition.description);
+    body["description"] = json!(suite.description(&suite.facts()));
     body["subtools"] = json!(subtools(suite));
     if let Ok(Launch::Remote(remote)) = &suite.definition.launch {
         body["url"] = shown_url(&remote.url).into();

@@ -7,7 +7,6 @@ use switchboard_definitions::definition::Launch;
 use switchboard_wire::envelope::string;
 
 use crate::catalog::Catalog;
-use crate::face;
 use crate::pool::Pool;
 use crate::savings::snapshot::{
     PoolUsage, SavingsSnapshot, SessionRow, SuiteRow, SuiteTools, ToolsKnown, WorkspaceView,
@@ -56,22 +55,26 @@ fn session_row(all: &SavingsSnapshot, session: &Session) -> SessionRow {
 
 fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog, places: &mut SuiteRowIndex) {
     let mut suites = Vec::new();
-    for suite in &catalog.suites {
+    for (at, suite) in catalog.suites.iter().enumerate() {
         let which = (suite.definition.file.clone(), suite.definition.name.clone());
         // The user's own suites are in every view, but are counted once.
         let place = *places.entry(which).or_insert_with(|| {
-            let row = suite_row(all, root.clone(), suite);
+            let row = suite_row(all, root.clone(), suite, &catalog.listed_tool(at));
             all.suites.push(row);
             all.suites.len() - 1
         });
         suites.push(place);
     }
-    // After the suites: the instructions contain those of the servers once their manifests were read.
-    let instructions = all.text(face::instructions(catalog));
+    let instructions = all.text(catalog.instructions());
     all.views.push(WorkspaceView { root, instructions, suites });
 }
 
-fn suite_row(all: &mut SavingsSnapshot, workspace: Option<PathBuf>, suite: &Suite) -> SuiteRow {
+fn suite_row(
+    all: &mut SavingsSnapshot,
+    workspace: Option<PathBuf>,
+    suite: &Suite,
+    listed_tool: &str,
+) -> SuiteRow {
     let manifest = suite.manifest();
     let known = match (&manifest, &suite.pool) {
         _ if suite.is_held() => ToolsKnown::Held,
@@ -98,7 +101,7 @@ fn suite_row(all: &mut SavingsSnapshot, workspace: Option<PathBuf>, suite: &Suit
         child: suite.child_name().to_owned(),
         workspace,
         known,
-        shown: all.definition(&suite.tool()),
+        shown: all.definition(listed_tool),
         pool_usage: suite.pool.as_ref().map(|pool| pool_usage(pool)),
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::super::{Config, ConfigSource, Http, Mode, Scope, TrustConfig};
+use super::super::{Config, ConfigSource, Describe, Http, Mode, Scope, TrustConfig};
 use super::{BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, SUITE, TIMEOUTS, TRUST};
 use crate::document::{Fields, Node, Problem, nearest};
 
@@ -127,7 +127,10 @@ pub(super) fn restrict_misplaced_in_suites(config: &mut Config, suites: &Node<'_
 pub(super) fn strictest(config: &mut Config, key: &str, place: &str) {
     match key {
         "suites" => config.unusable_reason = Some(misplaced_reason(place)),
-        "introspection" => config.introspection.mode = Mode::Redacted,
+        "introspection" => {
+            config.introspection.mode = Mode::Redacted;
+            config.introspection.describe = Describe::Off;
+        }
         "http" => config.http = closed(),
         "trust" => config.trust = STRICTEST_TRUST,
         "pool" => config.scope = Some(Scope::Session),

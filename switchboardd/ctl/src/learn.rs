@@ -1,0 +1,145 @@
+//! Starts servers once after `add` and `import`, so that what they offer is known, and described to hosts, when the
+//! first session begins. Only definitions of the user's own, which the command has just written.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::ask::{AskError, ask};
+use super::daemon_session::request;
+use super::dry_run::{self, OfflineDaemon};
+use super::output::{count, person_reads_errors, remark};
+use crate::args::Args;
+
+/// How long all of them may take. The daemon answers sooner that a server is still starting, and goes on.
+const LEARN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What became of one start.
+pub(super) struct LearnedServer {
+    pub(super) name: String,
+    /// The number of tools that hosts can see, or why there is none.
+    pub(super) tools: Result<usize, String>,
+}
+
+impl LearnedServer {
+    /// Continues the words "it".
+    pub(super) fn sentence(&self) -> String {
+        match &self.tools {
+            Ok(tools) => format!("was started once: {}", count(*tools, "tool")),
+            Err(why) => format!("did not start now, and is tried again when it is used: {why}"),
+        }
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        match &self.tools {
+            Ok(tools) => json!({ "server": self.name, "tools": tools }),
+            Err(why) => json!({ "server": self.name, "error": why }),
+        }
+    }
+}
+
+/// Starts these servers, all at once, in the daemon that runs; without one, here.
+pub(super) async fn learn(args: &Args, names: &[String]) -> Vec<LearnedServer> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    if person_reads_errors() {
+        remark!("starting {}, to learn what can be done with it …", list(names));
+    }
+    match ask(args, Method::GET, "/suites", None).await {
+        Ok(known) => {
+            let suite_of =
+                |name: &str| known["suites"].as_array()?.iter().find(|suite| suite["child"] == name).cloned();
+            all(names.iter().map(|name| bounded(name, in_daemon(args, suite_of(name)))).collect()).await
+        }
+        Err(AskError::NoDaemon(_)) => here(args, names).await,
+        Err(error) => not_started(names, &error.to_string()),
+    }
+}
+
+fn not_started(names: &[String], why: &str) -> Vec<LearnedServer> {
+    names.iter().map(|name| LearnedServer { name: name.clone(), tools: Err(why.to_owned()) }).collect()
+}
+
+fn list(names: &[String]) -> String {
+    match names {
+        [one] => format!("`{one}` once"),
+        several => format!("{} servers once", several.len()),
+    }
+}
+
+async fn bounded(name: &str, start: impl Future<Output = Result<usize, String>>) -> LearnedServer {
+    let tools = tokio::time::timeout(LEARN_TIMEOUT, start).await;
+    let slow = || Err(format!("it takes longer than {} s", LEARN_TIMEOUT.as_secs()));
+    LearnedServer {
+        name: name.to_owned(),
+        tools: tools.unwrap_or_else(|_| slow()).map_err(|why| about_it(name, &why)),
+    }
+}
+
+/// The reason without the name, which the user has just typed.
+fn about_it(name: &str, why: &str) -> String {
+    match why.strip_prefix(&format!("child `{name}` ")) {
+        Some(rest) => format!("it {rest}"),
+        None => why.to_owned(),
+    }
+}
+
+/// `suite`: the daemon's view of it.
+async fn in_daemon(args: &Args, suite: Option<Value>) -> Result<usize, String> {
+    let suite = suite.ok_or("the daemon does not see it")?;
+    let name = suite["name"].as_str().unwrap_or_default().to_owned();
+    if suite["state"] == "held" {
+        return Err("it is held; `switchboard allow` shows it and asks".to_owned());
+    }
+    let wanted = request("tools/call", &json!({ "name": name, "arguments": { "action": "introspect" } }));
+    let answer = ask(args, Method::POST, "/proxy", Some(&wanted)).await.map_err(|error| error.to_string())?;
+    let refusal = match answer["result"]["isError"] == true {
+        true => answer["result"]["content"][0]["text"].as_str(),
+        false => answer["error"]["message"].as_str(),
+    };
+    if let Some(why) = refusal {
+        return Err(why.to_owned());
+    }
+    let known =
+        ask(args, Method::GET, &format!("/suites/{name}"), None).await.map_err(|error| error.to_string())?;
+    Ok(known["subtools"].as_u64().and_then(|tools| usize::try_from(tools).ok()).unwrap_or(0))
+}
+
+/// Starts them as children of this command, and ends them again.
+async fn here(args: &Args, names: &[String]) -> Vec<LearnedServer> {
+    let OfflineDaemon { daemon, .. } = match OfflineDaemon::open(args) {
+        Ok(offline) => offline,
+        Err(fatal) => return not_started(names, &fatal),
+    };
+    let workspace = daemon.workspaces.personal.clone();
+    let (catalog, caller) = (workspace.catalog(), daemon.anonymous_session(&workspace).caller.clone());
+    let start = async |name: &str| {
+        let suite = catalog.child(name).ok_or("it was not found again")?;
+        let tools = dry_run::subtools(suite, &caller).await.map_err(|failure| failure.to_string())?;
+        Ok(tools.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name)).count())
+    };
+    let learned = all(names.iter().map(|name| bounded(name, start(name))).collect()).await;
+    daemon.services.registry.stop_all().await;
+    learned
+}
+
+/// Runs all of them at once; the results are in the same order.
+async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut running: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut results: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, result) in running.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
+            if let Poll::Ready(done) = future.as_mut().poll(context) {
+                *result = Some(done);
+            }
+        }
+        if results.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    results.into_iter().flatten().collect()
+}

@@ -1,0 +1,275 @@
+//! The entries of `tools/list`, formatted when what is known about a server changes and not per request.
+//!
+//! A server that fails and recovers all the time changes its entry all the time. Each suite may change a few
+//! times at once, then once per `REFILL`: hosts fetch the whole list after every change, and it is in the
+//! cache of their model.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use switchboard_definitions::digest;
+use switchboard_wire::rpc;
+use tokio::time::Instant;
+
+use crate::pool::manifest::Manifest;
+use crate::suite::Suite;
+use crate::suite::description::{ListedTool, SuiteFacts};
+use crate::suite::own_words;
+
+const BURST: u32 = 4;
+const REFILL: Duration = Duration::from_secs(30);
+
+/// The longest instructions, in characters. Hosts put all of it into each session.
+const INSTRUCTIONS: usize = 900;
+/// How much one server can add to them.
+const OWN_INSTRUCTIONS: usize = 220;
+
+const HOW_TO: &str = "Each tool here is a suite: one MCP server with its subtools. Find a subtool with {\"action\":\"introspect\",\"query\":\"what you want to do\"} (without `query`: all of them), then run it with {\"action\":\"call\",\"subtool\":…,\"args\":{…}}.";
+
+/// Fingerprints of the tool list, as most hosts see it and with `_meta`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToolPrints {
+    pub plain: u128,
+    pub with_meta: u128,
+}
+
+impl ToolPrints {
+    /// For a list that is the same for every host.
+    pub fn of(list: &str) -> Self {
+        let print = digest::short(list.as_bytes());
+        Self { plain: print, with_meta: print }
+    }
+
+    /// The sum over all entries does not depend on the order in which they changed.
+    fn of_entry(at: usize, tool: &ListedTool) -> Self {
+        let meta = tool.meta.as_deref().unwrap_or_default();
+        let print = |meta: &str| digest::short(format!("{at}\n{}\n{meta}", tool.tool).as_bytes());
+        Self { plain: print(""), with_meta: print(meta) }
+    }
+
+    fn replace(&mut self, old: Self, new: Self) {
+        self.plain = self.plain.wrapping_sub(old.plain).wrapping_add(new.plain);
+        self.with_meta = self.with_meta.wrapping_sub(old.with_meta).wrapping_add(new.with_meta);
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ListedTools {
+    // A leaf lock: held to copy the entries, or to format those that changed.
+    list: Mutex<ToolList>,
+}
+
+#[derive(Debug, Default)]
+struct ToolList {
+    /// In the order of the catalog's suites.
+    entries: Vec<Entry>,
+    prints: ToolPrints,
+    instructions: String,
+}
+
+#[derive(Debug)]
+struct Entry {
+    facts: SuiteFacts,
+    /// Describes the server until the one that is defined now has run.
+    earlier: Option<Arc<Manifest>>,
+    tool: ListedTool,
+    prints: ToolPrints,
+    limit: ChangeLimit,
+}
+
+impl ListedTools {
+    pub(super) fn new(suites: &[Suite]) -> Self {
+        let mut list = ToolList::default();
+        for (at, suite) in suites.iter().enumerate() {
+            let facts = suite.facts();
+            let tool = suite.listed_tool(&facts);
+            let prints = ToolPrints::of_entry(at, &tool);
+            list.prints.replace(ToolPrints::default(), prints);
+            list.entries.push(Entry { facts, earlier: None, tool, prints, limit: ChangeLimit::default() });
+        }
+        list.instructions = instructions(suites, &list.entries);
+        Self { list: Mutex::new(list) }
+    }
+
+    /// Formats the entries whose facts changed. Returns when to call this again, if an entry has to wait.
+    pub(super) fn renew(&self, suites: &[Suite], now: Instant) -> Option<Instant> {
+        let mut list = self.lock();
+        let list = &mut *list;
+        let (mut changed, mut again) = (false, None::<Instant>);
+        for (at, (suite, entry)) in suites.iter().zip(&mut list.entries).enumerate() {
+            let mut facts = suite.facts();
+            facts.manifest = facts.manifest.or_else(|| entry.earlier.clone());
+            if facts.is_same(&entry.facts) {
+                continue;
+            }
+            let tool = suite.listed_tool(&facts);
+            if tool != entry.tool {
+                if let Err(later) = entry.limit.take(now) {
+                    again = Some(again.map_or(later, |again| again.min(later)));
+                    continue;
+                }
+                let prints = ToolPrints::of_entry(at, &tool);
+                list.prints.replace(entry.prints, prints);
+                (entry.tool, entry.prints) = (tool, prints);
+            }
+            entry.facts = facts;
+            changed = true;
+        }
+        if changed {
+            list.instructions = instructions(suites, &list.entries);
+        }
+        again
+    }
+
+    /// The manifest that an entry was made from.
+    pub(super) fn manifest(&self, at: usize) -> Option<Arc<Manifest>> {
+        self.lock().entries.get(at)?.facts.manifest.clone()
+    }
+
+    /// Describes a suite by an earlier manifest, unless it has one of its own.
+    pub(super) fn keep_manifest(&self, at: usize, suite: &Suite, manifest: Arc<Manifest>) {
+        let mut list = self.lock();
+        let list = &mut *list;
+        let Some(entry) = list.entries.get_mut(at).filter(|entry| entry.facts.manifest.is_none()) else {
+            return;
+        };
+        entry.earlier = Some(manifest.clone());
+        entry.facts.manifest = Some(manifest);
+        entry.tool = suite.listed_tool(&entry.facts);
+        let prints = ToolPrints::of_entry(at, &entry.tool);
+        list.prints.replace(std::mem::replace(&mut entry.prints, prints), prints);
+    }
+
+    /// The result of `tools/list`.
+    pub(super) fn result(&self, with_meta: bool) -> String {
+        let list = self.lock();
+        let length =
+            |entry: &Entry| entry.tool.tool.len() + entry.tool.meta.as_ref().map_or(0, |meta| meta.len()) + 2;
+        let mut tools = String::with_capacity(list.entries.iter().map(length).sum());
+        for (at, Entry { tool, .. }) in list.entries.iter().enumerate() {
+            tools.push_str(if at > 0 { "," } else { "" });
+            match tool.meta.as_ref().filter(|_| with_meta) {
+                Some(meta) => {
+                    tools.push_str(tool.tool.strip_suffix('}').unwrap_or(&tool.tool));
+                    tools.push(',');
+                    tools.push_str(meta);
+                    tools.push('}');
+                }
+                None => tools.push_str(&tool.tool),
+            }
+        }
+        rpc::tools_result(&tools)
+    }
+
+    /// One entry as most hosts see it.
+    pub(super) fn entry(&self, at: usize) -> String {
+        self.lock().entries.get(at).map_or_else(String::new, |entry| entry.tool.tool.clone().into())
+    }
+
+    pub(super) fn prints(&self) -> ToolPrints {
+        self.lock().prints
+    }
+
+    pub(super) fn instructions(&self) -> String {
+        self.lock().instructions.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ToolList> {
+        self.list.lock().expect("BUG: a description panicked")
+    }
+}
+
+/// The instructions for the host's model: how to use suites, and what servers say that is not in their
+/// descriptions, while there is room.
+fn instructions(suites: &[Suite], entries: &[Entry]) -> String {
+    let mut text = HOW_TO.to_owned();
+    if suites.is_empty() {
+        text.push_str(" There are no suites yet.");
+    }
+    let mut count = text.chars().count();
+    for (suite, entry) in suites.iter().zip(entries) {
+        // Too little room for a sentence.
+        if count + 80 > INSTRUCTIONS {
+            break;
+        }
+        let Some(said) = suite.own_instructions(&entry.facts) else { continue };
+        let said = format!("\n{}: {}", suite.name, own_words::cut(&said, OWN_INSTRUCTIONS));
+        let length = said.chars().count();
+        if count + length <= INSTRUCTIONS {
+            text.push_str(&said);
+            count += length;
+        }
+    }
+    text
+}
+
+/// How often the entry of one suite may change.
+#[derive(Debug, Default)]
+struct ChangeLimit {
+    used: u32,
+    /// When the last change was given back.
+    refilled_at: Option<Instant>,
+}
+
+impl ChangeLimit {
+    /// The error is when a change is allowed again.
+    fn take(&mut self, now: Instant) -> Result<(), Instant> {
+        let mut since = self.refilled_at.unwrap_or(now);
+        while self.used > 0 && now.duration_since(since) >= REFILL {
+            self.used -= 1;
+            since += REFILL;
+        }
+        if self.used == 0 {
+            since = now;
+        }
+        self.refilled_at = Some(since);
+        if self.used >= BURST {
+            return Err(since + REFILL);
+        }
+        self.used += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flapping_suite_changes_a_few_times_and_then_once_per_pause() {
+        let (mut limit, begin) = (ChangeLimit::default(), Instant::now());
+        let mut changes = 0;
+        for second in 0..600 {
+            changes += u32::from(limit.take(begin + Duration::from_secs(second)).is_ok());
+        }
+        assert!((20..=24).contains(&changes), "{changes}");
+        let later = begin + Duration::from_secs(6000);
+        for _ in 0..BURST {
+            assert_eq!(limit.take(later), Ok(()));
+        }
+        assert_eq!(limit.take(later), Err(later + REFILL));
+        assert_eq!(limit.take(later + REFILL), Ok(()));
+    }
+
+    #[test]
+    fn prints_do_not_depend_on_the_order_of_changes() {
+        let tool =
+            |text: &str, meta: Option<&str>| ListedTool { tool: text.into(), meta: meta.map(Into::into) };
+        let (a, b, c) = (tool("a", None), tool("b", None), tool("b", Some("m")));
+        let sum = |parts: &[(usize, &ListedTool)]| {
+            let mut all = ToolPrints::default();
+            for (at, tool) in parts {
+                all.replace(ToolPrints::default(), ToolPrints::of_entry(*at, tool));
+            }
+            all
+        };
+        let mut changed = sum(&[(0, &a), (1, &a)]);
+        changed.replace(ToolPrints::of_entry(1, &a), ToolPrints::of_entry(1, &b));
+        assert_eq!(changed, sum(&[(1, &b), (0, &a)]));
+        assert_ne!(changed, sum(&[(0, &b), (1, &a)]));
+        // Hosts that do not read `_meta` see no change.
+        let with_meta = sum(&[(0, &a), (1, &c)]);
+        assert_eq!(with_meta.plain, changed.plain);
+        assert_ne!(with_meta.with_meta, changed.with_meta);
+    }
+}
