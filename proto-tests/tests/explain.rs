@@ -163,7 +163,8 @@ fn explain_shows_a_working_directory_that_depends_on_the_session() {
     home.definition("kid", entry);
     let folder = home.config_folder();
     let text = told(&home, &["explain", "kid"]);
-    let place = format!("the project of each session (scope session), else {}", folder.display());
+    let place =
+        format!("the project of each session (scope session or workspace), else {}", folder.display());
     assert!(text.contains(&format!("in        {place}\n")), "{text}");
     let file = folder.join("mcps/kid/.mcp.json");
     let text = told(&home, &["check", file.to_str().unwrap()]);

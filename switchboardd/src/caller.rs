@@ -139,6 +139,14 @@ impl std::fmt::Debug for HostQuestion {
     }
 }
 
+/// A `roots/list` result with this folder as the only root.
+pub fn folder_as_roots(folder: &Path) -> Option<String> {
+    let uri = url::Url::from_directory_path(folder).ok()?;
+    let uri = uri.as_str().trim_end_matches('/');
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    Some(json!({ "roots": [{ "uri": uri, "name": name }] }).to_string())
+}
+
 impl Caller {
     /// The caller of a session, with a mailbox.
     pub fn for_session(run_id: Arc<RunId>) -> Arc<Self> {
@@ -261,11 +269,7 @@ impl Caller {
     /// A `roots/list` result for a host without roots: the directory of its session as the only root. `None`
     /// without a directory.
     pub fn workspace_as_roots(self: &Arc<Self>) -> Option<String> {
-        let folder = self.folder()?;
-        let uri = url::Url::from_directory_path(&folder).ok()?;
-        let uri = uri.as_str().trim_end_matches('/');
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        Some(json!({ "roots": [{ "uri": uri, "name": name }] }).to_string())
+        folder_as_roots(&self.folder()?)
     }
 
     /// Whether it belongs to a session.

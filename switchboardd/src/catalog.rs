@@ -7,6 +7,7 @@ pub mod merged_items;
 pub mod workspace;
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
@@ -91,7 +92,8 @@ impl Catalog {
             .zip(names)
             .map(|((layer, entry), name)| {
                 let of_workspace = !std::ptr::eq(layer, &**personal);
-                let pool = pool(layer, entry, !of_workspace, pools, services);
+                let root = own.map(|own| own.config.folder.as_path());
+                let pool = pool(layer, entry, !of_workspace, root, pools, services);
                 let metrics = services.metrics.of_suite(&name, &entry.definition.file);
                 Suite::new(name, entry, &layer.config, of_workspace, pool, metrics)
             })
@@ -250,6 +252,7 @@ fn pool(
     layer: &Layer,
     entry: &JudgedDefinition,
     is_personal: bool,
+    workspace: Option<&Path>,
     pools: &Pools,
     services: &ChildServices,
 ) -> Option<Arc<Pool>> {
@@ -260,7 +263,7 @@ fn pool(
     let launch = SharedLaunch::of(definition)?;
     let settings = PoolSettings::of(&launch, layer.config.suite(&definition.name).pool);
     let owner = (!is_personal).then_some(layer.config.folder.as_path());
-    Some(pools.get(&definition.name, &launch, settings, owner, services))
+    Some(pools.get(&definition.name, &launch, settings, owner, workspace, services))
 }
 
 /// Settings for servers that do not exist: probably a mistyped name, whose server then lacks them.
@@ -321,8 +324,6 @@ fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<String>, Vec<Problem>)
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use switchboard_definitions::config::SuiteConfig;
     use switchboard_definitions::definition::Definition;

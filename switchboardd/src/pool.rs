@@ -19,6 +19,7 @@ mod state;
 mod stateful;
 mod supervise;
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -93,12 +94,25 @@ pub enum PoolError {
     NotLaunchable(#[from] NotLaunchable),
     #[error("serves other sessions with all {max} of its processes (`pool.max`, scope `session`)")]
     Full { max: usize },
+    #[error(
+        "runs once for each project (scope `workspace`), and this session belongs to none: open a project's folder in the editor, start `switchboard` there or with `--workspace DIR`, or add `?workspace=DIR` over HTTP"
+    )]
+    NoWorkspace,
+}
+
+/// With scope `workspace`: which workspace a pool is for.
+#[derive(Debug, Default)]
+pub struct WorkspaceOf {
+    root: Option<PathBuf>,
+    /// The pool of the same server without a workspace, which keeps what the server said in any of them.
+    template: Option<Arc<Pool>>,
 }
 
 #[derive(Debug)]
 pub struct Pool {
     name: Box<str>,
     launch: SharedLaunch,
+    workspace: WorkspaceOf,
     services: ChildServices,
     // A leaf lock: held to look at or change the state, never across a start.
     state: Mutex<PoolState>,
@@ -133,12 +147,14 @@ impl Pool {
         name: &str,
         launch: SharedLaunch,
         settings: PoolSettings,
+        workspace: WorkspaceOf,
         services: ChildServices,
     ) -> Arc<Self> {
         let state = PoolState::new(settings, services.manifests.cached(&launch));
         Arc::new(Self {
             name: name.into(),
             launch,
+            workspace,
             metrics: services.metrics.of_child(name),
             services,
             state: Mutex::new(state),
@@ -292,14 +308,34 @@ impl Pool {
 
     /// What the child last reported about itself, in this run or an earlier one.
     pub fn manifest(&self) -> Option<Arc<Manifest>> {
-        self.lock().manifest.clone()
+        let own = self.lock().manifest.clone();
+        own.or_else(|| self.workspace.template.as_ref()?.manifest())
+    }
+
+    /// With scope `workspace`: the workspace that its children are for.
+    pub fn workspace(&self) -> Option<&Path> {
+        self.workspace.root.as_deref()
+    }
+
+    /// Whether it is the pool of one workspace, and `template` the same server's without a workspace.
+    pub fn is_workspace_pool_of(&self, template: &Arc<Self>) -> bool {
+        self.workspace.template.as_ref().is_some_and(|own| Arc::ptr_eq(own, template))
+    }
+
+    /// Whether nothing can be started here, because its children need a workspace.
+    fn lacks_workspace(&self) -> bool {
+        self.workspace.root.is_none() && self.settings().scope == Scope::Workspace
     }
 
     /// What a suite's description is made of: the manifest, and why no child can be used, as far as known.
     pub fn outlook(&self) -> (Option<Arc<Manifest>>, Option<PoolError>) {
+        let manifest = self.manifest();
+        if self.lacks_workspace() {
+            return (manifest, Some(PoolError::NoWorkspace));
+        }
         let state = self.lock();
         let obstacle = state.obstacle.clone().filter(|_| state.alive().next().is_none());
-        (state.manifest.clone(), obstacle)
+        (manifest, obstacle)
     }
 
     pub fn running(&self) -> Vec<Arc<Child>> {

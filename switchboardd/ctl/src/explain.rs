@@ -137,6 +137,7 @@ fn origin(found: &FoundDefinition<'_>) -> Vec<Fact> {
 fn roots(of: RootsOf) -> &'static str {
     match of {
         RootsOf::Session => "those of its editor, or the folder of the project if the editor has none",
+        RootsOf::Workspace => "the folder of the project, unless its arguments name folders",
         RootsOf::SessionOrArguments => {
             "those of its editor, or the folders in its arguments if the editor has none"
         }

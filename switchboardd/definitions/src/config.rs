@@ -151,6 +151,8 @@ pub enum Scope {
     Session,
     /// One call at a time.
     Call,
+    /// Any session of one workspace, with many calls at once.
+    Workspace,
 }
 
 impl Scope {
@@ -159,6 +161,7 @@ impl Scope {
             Self::Shared => "shared",
             Self::Session => "session",
             Self::Call => "call",
+            Self::Workspace => "workspace",
         }
     }
 }

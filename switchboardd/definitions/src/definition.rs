@@ -62,7 +62,7 @@ pub struct LaunchCommand {
     pub cwd: Template,
     pub base: PathBuf,
     /// `cwd` is `${workspaceFolder}` in the user's own file: a child with session scope runs in the workspace
-    /// of its session, every other one in `cwd`.
+    /// of its session, one with workspace scope in that workspace, every other one in `cwd`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cwd_is_workspace: bool,
     /// A data folder to create before the start.
@@ -257,7 +257,9 @@ impl LaunchCommand {
     pub fn shown_directory(&self) -> String {
         let folder = self.base.join(self.cwd.to_string());
         match self.cwd_is_workspace {
-            true => format!("the project of each session (scope session), else {}", folder.display()),
+            true => {
+                format!("the project of each session (scope session or workspace), else {}", folder.display())
+            }
             false => folder.display().to_string(),
         }
     }
@@ -270,6 +272,30 @@ impl LaunchCommand {
 }
 
 impl Launch {
+    /// The launch for the children of one workspace: `${workspaceFolder}` is that workspace.
+    #[must_use]
+    pub fn in_workspace(&self, root: &Path) -> Self {
+        let bound = |template: &Template| template.in_workspace(Some(root));
+        match self {
+            Self::Process(launch) => Self::Process(LaunchCommand {
+                cmd: bound(&launch.cmd),
+                args: launch.args.iter().map(bound).collect(),
+                env: launch
+                    .env
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.as_ref().map(bound)))
+                    .collect(),
+                cwd: bound(&launch.cwd),
+                ..launch.clone()
+            }),
+            Self::Remote(remote) => Self::Remote(Remote {
+                url: bound(&remote.url),
+                headers: remote.headers.iter().map(|(name, value)| (name.clone(), bound(value))).collect(),
+                ..remote.clone()
+            }),
+        }
+    }
+
     /// Whether a child with session scope runs in its session's workspace.
     pub fn runs_in_workspace(&self) -> bool {
         matches!(self, Self::Process(launch) if launch.cwd_is_workspace)

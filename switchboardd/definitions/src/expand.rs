@@ -11,7 +11,16 @@ pub struct Template(Vec<Piece>);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Piece {
     Text(String),
-    Placeholder { name: String, default: Option<String>, kind: PlaceholderKind },
+    /// `${workspaceFolder}` in the user's own file: this text, or the workspace that a server is started for.
+    Workspace {
+        text: String,
+        is_name: bool,
+    },
+    Placeholder {
+        name: String,
+        default: Option<String>,
+        kind: PlaceholderKind,
+    },
 }
 
 /// How a placeholder is written. Both kinds get their values from a secret, the user's env file or the login
@@ -115,7 +124,7 @@ impl Template {
     pub fn placeholders(&self) -> impl Iterator<Item = (&str, PlaceholderKind)> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Placeholder { name, kind, .. } => Some((name.as_str(), *kind)),
-            Piece::Text(_) => None,
+            Piece::Text(_) | Piece::Workspace { .. } => None,
         })
     }
 
@@ -123,7 +132,7 @@ impl Template {
     pub fn defaults(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Placeholder { name, default, .. } => Some((name.as_str(), default.as_deref()?)),
-            Piece::Text(_) => None,
+            Piece::Text(_) | Piece::Workspace { .. } => None,
         })
     }
 
@@ -132,7 +141,7 @@ impl Template {
         let mut filled = String::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => filled.push_str(text),
+                Piece::Text(text) | Piece::Workspace { text, .. } => filled.push_str(text),
                 // As in a shell, `:-` also replaces an empty value.
                 Piece::Placeholder { name, default: Some(default), .. } => {
                     let value = values.get(name).filter(|value| !value.is_empty());
@@ -150,13 +159,31 @@ impl Template {
     /// As written, but with `shown` applied to literal text and defaults.
     pub fn shown(&self, shown: impl Fn(&str) -> String) -> String {
         let one = |piece: &Piece| match piece {
-            Piece::Text(text) => shown(text),
+            Piece::Text(text) | Piece::Workspace { text, .. } => shown(text),
             Piece::Placeholder { name, default, kind } => {
                 let default = default.as_deref().map(&shown);
                 Self(vec![Piece::Placeholder { name: name.clone(), default, kind: *kind }]).to_string()
             }
         };
         self.0.iter().map(one).collect()
+    }
+
+    /// With `${workspaceFolder}` filled in: the folder of a workspace, or, without one, what it stands for in
+    /// the user's own file.
+    #[must_use]
+    pub fn in_workspace(&self, root: Option<&Path>) -> Self {
+        let mut pieces = PieceList::default();
+        for piece in &self.0 {
+            match (piece, root) {
+                (Piece::Text(text), _) | (Piece::Workspace { text, .. }, None) => pieces.text(text),
+                (Piece::Workspace { is_name: false, .. }, Some(root)) => pieces.text(&root.to_string_lossy()),
+                (Piece::Workspace { is_name: true, .. }, Some(root)) => {
+                    pieces.text(&root.file_name().unwrap_or_default().to_string_lossy());
+                }
+                (gap @ Piece::Placeholder { .. }, _) => pieces.0.push(gap.clone()),
+            }
+        }
+        Self(pieces.0)
     }
 
     /// Whether it starts with a placeholder.
@@ -170,7 +197,7 @@ impl std::fmt::Display for Template {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => f.write_str(text)?,
+                Piece::Text(text) | Piece::Workspace { text, .. } => f.write_str(text)?,
                 Piece::Placeholder { name, default, kind } => {
                     let kind = match kind {
                         PlaceholderKind::Input => "input:",
@@ -196,7 +223,7 @@ impl serde::Serialize for Template {
             .0
             .iter()
             .map(|piece| match piece {
-                Piece::Text(text) => serde_json::json!(text),
+                Piece::Text(text) | Piece::Workspace { text, .. } => serde_json::json!(text),
                 Piece::Placeholder { name, default, kind } => {
                     serde_json::json!([name, default, *kind == PlaceholderKind::Input])
                 }
@@ -271,13 +298,20 @@ fn parse_placeholder(inner: &str, places: &ExpansionContext) -> Result<Option<Pi
         };
     }
     match inner {
-        "workspaceFolder" | "CLAUDE_PROJECT_DIR" => return path(&places.root),
+        "workspaceFolder" | "CLAUDE_PROJECT_DIR" | "workspaceFolderBasename" => {
+            let is_name = inner == "workspaceFolderBasename";
+            let root =
+                if is_name { places.root.file_name().unwrap_or_default() } else { places.root.as_os_str() };
+            let text = root.to_string_lossy().into_owned();
+            return Ok(Some(if places.personal {
+                Piece::Workspace { text, is_name }
+            } else {
+                Piece::Text(text)
+            }));
+        }
         "CLAUDE_PLUGIN_ROOT" | "PLUGIN_ROOT" => return path(&places.folder),
         "CLAUDE_PLUGIN_DATA" | "PLUGIN_DATA" => return path(&places.data),
         "userHome" | "HOME" | "env:HOME" => return path(&places.home),
-        "workspaceFolderBasename" => {
-            return path(Path::new(places.root.file_name().unwrap_or_default()));
-        }
         "pathSeparator" | "/" => return Ok(Some(Piece::Text("/".to_owned()))),
         _ => {}
     }

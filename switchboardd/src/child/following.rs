@@ -56,7 +56,7 @@ impl Child {
     /// The resources that the sessions of this child subscribe to.
     pub fn subscribed(&self) -> Vec<Box<str>> {
         match self.ownership() {
-            Ownership::Shared => self.following.subscriptions.subscribed_uris(None),
+            Ownership::Shared | Ownership::Workspace(_) => self.following.subscriptions.subscribed_uris(None),
             Ownership::Host(owner) => self.following.subscriptions.subscribed_uris(Some(&owner)),
             Ownership::Spare => Vec::new(),
         }

@@ -1,5 +1,6 @@
-//! Whether a child works for a single host. Only then may it know that host's roots.
+//! Whom a child works for. Only a child of a single host may know that host's roots.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::Child;
@@ -9,6 +10,8 @@ use crate::caller::Caller;
 pub enum Ownership {
     /// Shared by hosts.
     Shared,
+    /// Shared by the hosts in one workspace.
+    Workspace(Arc<Path>),
     /// Not assigned to a host yet.
     Spare,
     Host(Arc<Caller>),
@@ -40,7 +43,7 @@ impl Child {
     /// Whether this caller's calls may go to this child.
     pub fn may_serve(&self, caller: &Arc<Caller>) -> bool {
         match self.ownership() {
-            Ownership::Shared => true,
+            Ownership::Shared | Ownership::Workspace(_) => true,
             Ownership::Host(owner) => Arc::ptr_eq(&owner, caller.owner()),
             Ownership::Spare => false,
         }

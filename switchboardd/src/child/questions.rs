@@ -73,7 +73,8 @@ impl Child {
         }
     }
 
-    /// Roots belong to one host: only a child of one session is told them; a spare gets an empty list.
+    /// Roots belong to one host: only a child of one session is told them; a spare gets an empty list. A child of
+    /// a workspace is told that workspace, whatever its hosts have.
     fn put_roots(
         self: &Arc<Self>,
         body: &Bytes,
@@ -87,6 +88,7 @@ impl Child {
                 let why = "a child that several hosts share is told no host's roots";
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
+            Ownership::Workspace(root) => self.roots_of_workspace(&root).or_else(none),
             Ownership::Host(owner) => {
                 // Through the call that it is about, if there is one: a modern host cannot be
                 // asked in any other way.

@@ -5,6 +5,7 @@
 //! reach a server that knows no folder yet.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use super::calls::ChildQuestion;
 use super::{Child, Ownership};
-use crate::caller::Caller;
+use crate::caller::{Caller, folder_as_roots};
 
 /// How long the first call waits for a host that does not answer `roots/list`.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,7 +83,7 @@ impl Child {
         if self.roots.ready.load(Ordering::Relaxed) {
             return;
         }
-        let is_owned = matches!(self.ownership(), Ownership::Host(_));
+        let is_owned = matches!(self.ownership(), Ownership::Host(_) | Ownership::Workspace(_));
         if is_owned && self.era() == ProtocolEra::Legacy && !self.is_remote() {
             self.roots.waited.get_or_init(|| self.roots_told()).await;
         }
@@ -180,6 +181,13 @@ impl Child {
             return None;
         }
         let roots = owner.workspace_as_roots()?;
+        self.roots.was_told.store(true, Ordering::Relaxed);
+        Some(format!(r#""result":{roots}"#))
+    }
+
+    /// The outcome of `roots/list` for a child of a workspace: that one, unless the definition names folders.
+    pub(super) fn roots_of_workspace(&self, root: &Path) -> Option<String> {
+        let roots = folder_as_roots(root).filter(|_| self.roots.lends_workspace)?;
         self.roots.was_told.store(true, Ordering::Relaxed);
         Some(format!(r#""result":{roots}"#))
     }

@@ -119,7 +119,11 @@ async fn restart(daemon: &Arc<Daemon>, order: &ControlRequest) -> Result<Respons
     if suite.is_held() {
         return Err(held(suite.child_name()));
     }
-    let restarted = suite.pool.as_ref().is_some_and(|pool| pool.renew());
+    let mut restarted = suite.pool.as_ref().is_some_and(|pool| pool.renew());
+    for pool in daemon.workspace_loader.pools.all() {
+        // Outside of every project, those of all projects are meant.
+        restarted |= suite.pool.as_ref().is_some_and(|of| pool.is_workspace_pool_of(of)) && pool.renew();
+    }
     let answer = json!({ "suite": suite.name, "server": suite.child_name(), "restarted": restarted });
     Ok(json_response(StatusCode::OK, answer.to_string()))
 }

@@ -76,6 +76,9 @@ impl Pool {
             member.change_leases(1);
             return Ok(Lease { member, pool: self.clone(), comes_back: None });
         }
+        if self.lacks_workspace() {
+            return Err(PoolError::NoWorkspace);
+        }
         let caller = caller.owner();
         let mut ran = None;
         let mut waiter = Waiter::new(caller, asked);

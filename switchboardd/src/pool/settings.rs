@@ -24,6 +24,8 @@ pub enum RootsOf {
     Session,
     /// Like `Session`, but if the host has no roots, the server keeps the folders of its arguments.
     SessionOrArguments,
+    /// The workspace that the children are for.
+    Workspace,
     /// None, because sessions share the children. `missed`: the server is known to use roots.
     Nobody { missed: bool },
 }
@@ -33,6 +35,7 @@ impl RootsOf {
         match PoolSettings::of(launch, config).scope {
             Scope::Session if names_folders(launch) => Self::SessionOrArguments,
             Scope::Session => Self::Session,
+            Scope::Workspace => Self::Workspace,
             Scope::Shared | Scope::Call => Self::Nobody { missed: follows_roots(launch) },
         }
     }
@@ -42,7 +45,10 @@ impl PoolSettings {
     pub fn of(launch: &Launch, config: PoolConfig) -> Self {
         let usual = if is_stateful(launch) { Scope::Session } else { Scope::Shared };
         let scope = config.scope.unwrap_or(usual);
-        let max = config.max.unwrap_or(if scope == Scope::Shared { 1 } else { 8 });
+        let max = config.max.unwrap_or(match scope {
+            Scope::Shared | Scope::Workspace => 1,
+            Scope::Session | Scope::Call => 8,
+        });
         Self {
             scope,
             // It is not known in which workspace a spare will be used.

@@ -128,7 +128,10 @@ fn retry_condition(error: &PoolError) -> Option<RetryCondition> {
         PoolError::Child(ChildError::Remote(RemoteError::Auth(AuthError::Login { .. }))) => {
             Some(RetryCondition::Login)
         }
-        PoolError::Child(_) | PoolError::CoolingDown { .. } | PoolError::Full { .. } => None,
+        PoolError::Child(_)
+        | PoolError::CoolingDown { .. }
+        | PoolError::Full { .. }
+        | PoolError::NoWorkspace => None,
     }
 }
 

@@ -130,7 +130,8 @@ impl Pool {
         if let ResolvedLaunch::Process(filled) = &mut target
             && self.launch.runs_in_workspace()
         {
-            filled.workspace = owner.and_then(|owner| owner.folder());
+            let own = self.workspace().map(ToOwned::to_owned);
+            filled.workspace = own.or_else(|| owner.and_then(|owner| owner.folder()));
         }
         let shell_environment = self.services.value_resolver.shell_environment().await;
         let (scope, ran_before) = {
@@ -139,6 +140,9 @@ impl Pool {
         };
         let limits = self.start_limits(limits, ran_before);
         let ownership = match (scope, owner) {
+            (Scope::Workspace, _) => {
+                self.workspace().map_or(Ownership::Shared, |root| Ownership::Workspace(root.into()))
+            }
             (Scope::Session, Some(owner)) => Ownership::Host(owner.clone()),
             (Scope::Session, None) => Ownership::Spare,
             (Scope::Shared | Scope::Call, _) => Ownership::Shared,
@@ -268,7 +272,12 @@ impl Pool {
         let start = {
             let mut state = self.lock();
             let now = Instant::now();
-            let wanted = state.settings.scope == Scope::Shared
+            let wanted = match state.settings.scope {
+                Scope::Shared => true,
+                Scope::Workspace => self.workspace().is_some(),
+                Scope::Session | Scope::Call => false,
+            };
+            let wanted = wanted
                 && state.starting.is_empty()
                 && state.alive().next().is_none()
                 && state.spares.may_start(now);

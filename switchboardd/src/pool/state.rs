@@ -148,7 +148,10 @@ impl PoolState {
                 self.obstacle = Some(PoolError::CoolingDown { last: last.clone(), ms: 0 });
             }
             PoolError::Child(_) | PoolError::NotLaunchable(_) => self.obstacle = Some(failure.clone()),
-            PoolError::CoolingDown { .. } | PoolError::NoRoom(_) | PoolError::Full { .. } => {}
+            PoolError::CoolingDown { .. }
+            | PoolError::NoRoom(_)
+            | PoolError::Full { .. }
+            | PoolError::NoWorkspace => {}
         }
     }
 

@@ -141,11 +141,18 @@ impl Pool {
             return;
         }
         let server_info = child.server_info().clone();
-        let (manifests, launch) = (self.services.manifests.clone(), self.launch.clone());
+        let (manifests, mut launches) = (self.services.manifests.clone(), vec![self.launch.clone()]);
         let manifest = Arc::new(Manifest { protocol: child.protocol(), server_info, tools, offers });
         self.lock().manifest = Some(manifest.clone());
+        if let Some(template) = &self.workspace.template {
+            // Serves the other workspaces until their own children run.
+            template.lock().manifest = Some(manifest.clone());
+            launches.push(template.launch.clone());
+            launches.dedup();
+        }
         self.note_lists(child, failed);
-        let _ = try_run_blocking(move || manifests.write(&launch, &manifest)).await;
+        let write = move || launches.iter().for_each(|launch| manifests.write(launch, &manifest));
+        let _ = try_run_blocking(write).await;
     }
 
     /// The lists were fetched, or that failed: sessions may have to be notified.

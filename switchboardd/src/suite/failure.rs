@@ -104,7 +104,7 @@ impl Failure {
                         ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent
                     )
             }
-            Self::Unavailable { error: PoolError::NotLaunchable(_), .. } => false,
+            Self::Unavailable { error: PoolError::NotLaunchable(_) | PoolError::NoWorkspace, .. } => false,
             Self::Unavailable { .. } | Self::StillStarting { .. } => true,
             Self::NotStarted | Self::TooManyCalls { .. } => true,
             _ => false,
@@ -128,6 +128,7 @@ impl Failure {
             Self::Unavailable { error, .. } => match error {
                 PoolError::CoolingDown { .. } => "child_resting",
                 PoolError::NoRoom(_) | PoolError::Full { .. } => "no_room",
+                PoolError::NoWorkspace => "no_workspace",
                 PoolError::Child(_) => "child_exited",
                 PoolError::NotLaunchable(NotLaunchable::Misconfigured(_) | NotLaunchable::NoProgram(_)) => {
                     "misconfigured"

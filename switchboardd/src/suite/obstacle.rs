@@ -42,6 +42,10 @@ pub fn sentence(suite: &str, obstacle: &PoolError) -> Option<String> {
                 reason(error)
             )
         }
+        PoolError::NoWorkspace => {
+            "Not available: it works on a project, and this session has none; a person opens the editor in a folder."
+                .to_owned()
+        }
         PoolError::NoRoom(_) | PoolError::Full { .. } => return None,
     })
 }

@@ -282,7 +282,8 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
 fn pool(node: &Node<'_>) -> PoolConfig {
     let Some(fields) = node.object() else { return PoolConfig::default() };
     fields.reject_unknown(&POOL);
-    let scopes = [("shared", Scope::Shared), ("session", Scope::Session), ("call", Scope::Call)];
+    let scopes =
+        [Scope::Shared, Scope::Session, Scope::Call, Scope::Workspace].map(|scope| (scope.as_str(), scope));
     let strangers = fields.unknown_members(&POOL);
     let mistyped = strangers.are_more || strangers.first.iter().any(|(_, near)| *near == Some("scope"));
     let mut config = PoolConfig {

@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{Definition, Launch};
@@ -14,6 +15,13 @@ impl SharedLaunch {
     /// `None` if the definition can be neither started nor reached.
     pub fn of(definition: &Arc<Definition>) -> Option<Self> {
         definition.launch.is_ok().then(|| Self(definition.clone()))
+    }
+
+    /// The launch for the children of one workspace: `${workspaceFolder}` is that workspace.
+    #[must_use]
+    pub fn in_workspace(&self, root: &Path) -> Self {
+        let launch = Ok((**self).in_workspace(root));
+        Self(Arc::new(Definition { launch, ..(*self.0).clone() }))
     }
 }
 

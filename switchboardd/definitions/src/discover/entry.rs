@@ -232,7 +232,10 @@ pub(super) fn process(
         matches!(written_cwd.as_deref(), Some("${workspaceFolder}" | "${CLAUDE_PROJECT_DIR}"));
     let cwd_is_workspace = location.context.personal && names_workspace;
     let cwd = match written_cwd {
-        Some(cwd) => Template::parse(&from_home(&cwd, &location.context), &location.context)?,
+        Some(cwd) => {
+            let cwd = Template::parse(&from_home(&cwd, &location.context), &location.context)?;
+            if cwd_is_workspace { cwd.in_workspace(None) } else { cwd }
+        }
         None => Template::text(folder),
     };
     // A literal directory is made absolute, so that equal commands compare equal wherever they are defined.

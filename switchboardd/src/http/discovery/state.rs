@@ -27,8 +27,11 @@ pub(super) fn workspace_state(
 ) -> Value {
     let catalog = workspace.catalog();
     let Some(own) = &catalog.own else { return Value::Null };
-    let is_own =
-        |suite: &&Suite| own.entries.iter().any(|entry| entry.definition.file == suite.definition.file);
+    // With scope `workspace`, the user's own servers have processes here, too.
+    let runs_here = |suite: &Suite| suite.pool.as_ref().is_some_and(|pool| pool.workspace().is_some());
+    let is_own = |suite: &&Suite| {
+        own.entries.iter().any(|entry| entry.definition.file == suite.definition.file) || runs_here(suite)
+    };
     let here = |session: &&Arc<Session>| session.is_in(workspace);
     let own_problems = catalog.problems.iter().filter(|problem| problem.file.starts_with(&own.config.folder));
     let suites = catalog.suites.iter().filter(is_own);
@@ -87,6 +90,7 @@ pub(in crate::http) fn suite_json(suite: &Suite, access: Access) -> Value {
             "max": settings.max,
             "idleMs": u64::try_from(settings.idle.as_millis()).unwrap_or(u64::MAX),
             "starts": pool.start_count(),
+            "workspace": pool.workspace(),
         });
         body["children"] = pool.members().iter().map(|member| member_state(member)).collect();
     }

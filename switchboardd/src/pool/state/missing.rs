@@ -55,7 +55,8 @@ impl PoolState {
         let is_session = self.settings.scope == Scope::Session;
         let there = self.alive().filter(|member| !is_session || !member.is_owned()).count();
         let starting = self.starting.iter().filter(|start| start.owner.is_none()).count();
-        let followed = self.settings.scope == Scope::Shared && there + starting == 0 && follows();
+        let is_shared = matches!(self.settings.scope, Scope::Shared | Scope::Workspace);
+        let followed = is_shared && there + starting == 0 && follows();
         let wanted = self.settings.warm.min(self.wanted_spares).max(usize::from(followed));
         let mut room = self.settings.max.saturating_sub(self.alive().count() + self.starting.len());
         let mut missing = Vec::new();

@@ -65,7 +65,7 @@ impl PoolState {
     /// What a caller does next. Registers the decision, so that no two callers make the same one.
     pub(in crate::pool) fn step(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> LeaseStep {
         match self.settings.scope {
-            Scope::Shared => self.step_shared(waiter, now),
+            Scope::Shared | Scope::Workspace => self.step_shared(waiter, now),
             Scope::Session => self.step_session(waiter, now),
             Scope::Call => self.step_call(waiter, now),
         }
