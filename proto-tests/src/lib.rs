@@ -23,6 +23,7 @@ pub mod conformance;
 pub mod daemon;
 pub mod era_child;
 pub mod evil;
+pub mod finding;
 pub mod forwarder;
 pub mod home;
 pub mod http;

@@ -1,0 +1,345 @@
+//! Asks with every intent, as a host, and looks at what comes back.
+
+use serde_json::{Value, json};
+
+use super::answer::{self, Place, Subtools};
+use super::before;
+use super::cost::{
+    WHOLE_ARGUMENTS, call_arguments, definition_arguments, query_arguments, smallest_arguments,
+};
+use super::hosts::HOSTS;
+use super::recorded::{ELEVEN, Intent, RecordedServer, heldout, tuned};
+use super::tokens;
+use crate::bins::bins;
+use crate::daemon::DaemonProcess;
+use crate::home::Home;
+use crate::shim::{Shim, text_of};
+use crate::wait::{TEST_TIMEOUT, until_true};
+
+/// The name of the tool that searches all suites.
+const FIND: &str = "find";
+
+/// One way of showing servers to a model.
+#[derive(Debug)]
+pub struct Way {
+    pub name: &'static str,
+    pub start: Option<Start>,
+    pub heldout: Option<Tally>,
+    pub tuned: Option<Tally>,
+}
+
+/// What a model reads at the start of a session: `tools/list` and instructions.
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    pub eleven: Size,
+    pub sixteen: Size,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    pub bytes: usize,
+    pub tokens: usize,
+}
+
+/// What became of some intents.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub outcomes: Vec<Outcome>,
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    pub intent: Intent,
+    pub place: Place,
+    /// What was shown, in order.
+    pub shown: Vec<String>,
+    /// Bytes until the right subtool is called.
+    pub cost: usize,
+}
+
+/// `introspect` of one server without a query.
+#[derive(Debug)]
+pub struct Whole {
+    pub server: String,
+    pub tools: usize,
+    pub bytes: usize,
+    /// How many subtools the model can call in each of [`HOSTS`].
+    pub reach: [usize; 8],
+}
+
+#[derive(Debug)]
+pub struct Finding {
+    pub ways: Vec<Way>,
+    pub wholes: Vec<Whole>,
+}
+
+impl Tally {
+    pub fn count(&self, is: impl Fn(Place) -> bool) -> usize {
+        self.outcomes.iter().filter(|outcome| is(outcome.place)).count()
+    }
+
+    pub fn share(&self, is: impl Fn(Place) -> bool) -> f64 {
+        self.count(is) as f64 / self.outcomes.len() as f64
+    }
+
+    pub fn first(&self) -> f64 {
+        self.share(|place| place == Place::First)
+    }
+
+    pub fn among_three(&self) -> f64 {
+        self.share(|place| matches!(place, Place::First | Place::AmongThree))
+    }
+
+    pub fn missing(&self) -> usize {
+        self.count(|place| place == Place::Missing)
+    }
+
+    pub fn median_cost(&self) -> usize {
+        let mut costs: Vec<usize> = self.outcomes.iter().map(|outcome| outcome.cost).collect();
+        costs.sort_unstable();
+        costs[costs.len() / 2]
+    }
+
+    pub fn worst_cost(&self) -> usize {
+        self.outcomes.iter().map(|outcome| outcome.cost).max().unwrap_or(0)
+    }
+}
+
+/// Who answers `introspect`.
+trait Suites {
+    fn query(&mut self, server: &RecordedServer, query: &str) -> String;
+    fn definition(&mut self, server: &RecordedServer, subtool: &str) -> String;
+    fn whole(&mut self, server: &RecordedServer) -> String;
+}
+
+/// Suites as they were.
+struct Before;
+
+impl Suites for Before {
+    fn query(&mut self, server: &RecordedServer, query: &str) -> String {
+        before::introspect(server, Some(query))
+    }
+
+    fn definition(&mut self, server: &RecordedServer, subtool: &str) -> String {
+        before::definition(server.tool(subtool))
+    }
+
+    fn whole(&mut self, server: &RecordedServer) -> String {
+        before::introspect(server, None)
+    }
+}
+
+/// A daemon with recorded servers that have all run, and a host.
+pub struct Running {
+    shim: Shim,
+    /// `tools/list` and instructions of a new session.
+    start: String,
+    has_find: bool,
+    _daemon: DaemonProcess,
+    _home: Home,
+}
+
+impl Running {
+    pub fn start(servers: &[RecordedServer], find: bool) -> Self {
+        let home = Home::new();
+        if find {
+            home.config(&json!({"aggregate": {"find": true}}));
+        }
+        for server in servers {
+            let entry = home.entry(&bins().replay_child, &[&server.id], &[]);
+            home.definition(&server.id, &json!({"mcpServers": {&server.id: entry}}).to_string());
+        }
+        let daemon = home.daemon();
+        let mut shim = home.shim();
+        for server in servers {
+            let text = ask(&mut shim, &server.suite(), WHOLE_ARGUMENTS);
+            assert!(server.names().iter().all(|name| answer::contains_name(&text, name)), "{text}");
+        }
+        // Descriptions follow the manifests; they are there when two sessions in a row see the same.
+        let mut start = String::new();
+        until_true("the lists to settle", TEST_TIMEOUT, || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let now = session_start(&home);
+            let is_settled = now == start;
+            start = now;
+            is_settled
+        });
+        let has_find = find && shim.tools().contains_key(FIND);
+        Self { shim, start, has_find, _daemon: daemon, _home: home }
+    }
+
+    /// Calls the subtool with its smallest arguments; the server echoes them.
+    fn call(&mut self, server: &RecordedServer, subtool: &str) {
+        let arguments = call_arguments(server.tool(subtool));
+        let text = ask(&mut self.shim, &server.suite(), &arguments);
+        let echo = format!("{subtool} {}", smallest_arguments(server.tool(subtool)));
+        assert_eq!(text, echo, "calling `{subtool}` of {} failed", server.id);
+    }
+}
+
+impl Suites for Running {
+    fn query(&mut self, server: &RecordedServer, query: &str) -> String {
+        ask(&mut self.shim, &server.suite(), &query_arguments(query))
+    }
+
+    fn definition(&mut self, server: &RecordedServer, subtool: &str) -> String {
+        ask(&mut self.shim, &server.suite(), &definition_arguments(subtool))
+    }
+
+    fn whole(&mut self, server: &RecordedServer) -> String {
+        ask(&mut self.shim, &server.suite(), WHOLE_ARGUMENTS)
+    }
+}
+
+fn ask(shim: &mut Shim, tool: &str, arguments: &str) -> String {
+    text_of(&shim.request("tools/call", &format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#)))
+}
+
+/// What a new session reads: the `tools/list` result and the instructions.
+fn session_start(home: &Home) -> String {
+    let mut shim = home.raw_shim();
+    let hello = shim.initialize();
+    let list = shim.request("tools/list", "{}");
+    let at = crate::transcript::place(&list, &["result"]).unwrap();
+    format!("{}\n{}", &list[at], hello["result"]["instructions"].as_str().unwrap_or_default())
+}
+
+/// Measures everything.
+pub fn measure() -> Finding {
+    let servers = RecordedServer::all();
+    let (heldout, tuned) = (heldout(), tuned());
+    let eleven = &servers[..ELEVEN];
+    let mut now = Running::start(&servers, false);
+    let with_find = Running::start(&servers, true);
+    let mut with_find = with_find.has_find.then_some(with_find);
+
+    let mut texts = vec![listed(eleven), listed(&servers), earlier(eleven), earlier(&servers)];
+    texts.extend([Running::start(eleven, false).start.clone(), now.start.clone()]);
+    if let Some(with_find) = &with_find {
+        texts.extend([Running::start(eleven, true).start.clone(), with_find.start.clone()]);
+    }
+    let mut starts = starts(&texts).into_iter();
+
+    let ways = vec![
+        Way { name: "all tools listed", start: starts.next(), heldout: None, tuned: None },
+        Way {
+            name: "suites as they were (f286614)",
+            start: starts.next(),
+            heldout: Some(tally(&mut Before, &servers, &heldout)),
+            tuned: Some(tally(&mut Before, &servers, &tuned)),
+        },
+        Way {
+            name: "suites now",
+            start: starts.next(),
+            heldout: Some(tally(&mut now, &servers, &heldout)),
+            tuned: Some(tally(&mut now, &servers, &tuned)),
+        },
+        Way {
+            name: "suites now, with `find`",
+            start: starts.next(),
+            heldout: with_find.as_mut().map(|running| find_tally(running, &servers, &heldout)),
+            tuned: with_find.as_mut().map(|running| find_tally(running, &servers, &tuned)),
+        },
+    ];
+    for intent in heldout.iter().chain(&tuned) {
+        let server = server_of(&servers, intent);
+        intent.subtools.iter().for_each(|subtool| now.call(server, subtool));
+    }
+    let wholes = servers.iter().map(|server| whole(&mut now, server)).collect();
+    Finding { ways, wholes }
+}
+
+/// What a host reads of the servers themselves.
+fn listed(servers: &[RecordedServer]) -> String {
+    let texts: Vec<String> =
+        servers.iter().map(|server| format!("{}\n{}", server.list(), server.instructions)).collect();
+    texts.join("\n")
+}
+
+fn earlier(servers: &[RecordedServer]) -> String {
+    format!("{}\n{}", before::list(servers), before::instructions(servers))
+}
+
+/// `texts`: with eleven and with all servers, in turn.
+fn starts(texts: &[String]) -> Vec<Start> {
+    let counts = tokens::count(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let sizes: Vec<Size> =
+        texts.iter().zip(counts).map(|(text, tokens)| Size { bytes: text.len(), tokens }).collect();
+    sizes.chunks(2).map(|pair| Start { eleven: pair[0], sixteen: pair[1] }).collect()
+}
+
+fn server_of<'s>(servers: &'s [RecordedServer], intent: &Intent) -> &'s RecordedServer {
+    servers.iter().find(|server| server.id == intent.server).unwrap()
+}
+
+fn tally(suites: &mut dyn Suites, servers: &[RecordedServer], intents: &[Intent]) -> Tally {
+    let outcomes = intents.iter().map(|intent| outcome(suites, server_of(servers, intent), intent));
+    Tally { outcomes: outcomes.collect() }
+}
+
+/// Asks the suite with the intent as the query. If the right subtool is only named, the model asks for its definition;
+/// if it is missing, for the whole list.
+fn outcome(suites: &mut dyn Suites, server: &RecordedServer, intent: &Intent) -> Outcome {
+    let text = suites.query(server, &intent.text);
+    let subtools = Subtools::read(&text, &server.names());
+    let place = subtools.place(&intent.subtools);
+    let called = subtools.best(&intent.subtools).unwrap_or(&intent.subtools[0]).to_owned();
+    let further = match place {
+        Place::First | Place::AmongThree | Place::Lower => 0,
+        Place::Named => definition_arguments(&called).len() + suites.definition(server, &called).len(),
+        Place::Missing => WHOLE_ARGUMENTS.len() + suites.whole(server).len(),
+    };
+    let asked = query_arguments(&intent.text).len() + text.len();
+    let cost = asked + further + call_arguments(server.tool(&called)).len();
+    Outcome { intent: intent.clone(), place, shown: subtools.shown, cost }
+}
+
+fn find_tally(running: &mut Running, servers: &[RecordedServer], intents: &[Intent]) -> Tally {
+    Tally { outcomes: intents.iter().map(|intent| find_outcome(running, servers, intent)).collect() }
+}
+
+/// Asks `find` with the intent, over all servers. If the right subtool is not shown, the model asks its suite.
+fn find_outcome(running: &mut Running, servers: &[RecordedServer], intent: &Intent) -> Outcome {
+    let arguments = json!({"query": intent.text}).to_string();
+    let text = ask(&mut running.shim, FIND, &arguments);
+    let found = answer::found(&text, servers);
+    let is_right =
+        |(server, name): &(String, String)| *server == intent.server && intent.subtools.contains(name);
+    let at = found.iter().position(is_right);
+    let server = server_of(servers, intent);
+    let asked = arguments.len() + text.len();
+    let (place, further) = match at {
+        Some(at) => {
+            let place = [Place::First, Place::AmongThree, Place::AmongThree].get(at).copied();
+            (place.unwrap_or(Place::Lower), call_arguments(server.tool(&found[at].1)).len())
+        }
+        None => {
+            let next = outcome(running, server, intent);
+            let place = if next.place == Place::Missing { Place::Missing } else { Place::Named };
+            (place, next.cost)
+        }
+    };
+    let shown = found.into_iter().map(|(server, name)| format!("{server}.{name}")).collect();
+    Outcome { intent: intent.clone(), place, shown, cost: asked + further }
+}
+
+fn whole(suites: &mut dyn Suites, server: &RecordedServer) -> Whole {
+    let text = suites.whole(server);
+    let entries: Vec<String> = server.names().iter().filter_map(|name| answer::entry(&text, name)).collect();
+    assert_eq!(entries.len(), server.tools.len(), "{}: not every subtool is shown: {text}", server.id);
+    Whole {
+        server: server.id.clone(),
+        tools: server.tools.len(),
+        bytes: text.len(),
+        reach: HOSTS.map(|host| host.cut.count(&text, &entries)),
+    }
+}
+
+/// The daemon's descriptions, for reading.
+pub fn descriptions() -> Vec<(String, String)> {
+    let servers = RecordedServer::all();
+    let mut running = Running::start(&servers, false);
+    let tools = running.shim.tools();
+    let text = |tool: &Value| tool["description"].as_str().unwrap_or_default().to_owned();
+    tools.iter().map(|(name, tool)| (name.clone(), text(tool))).collect()
+}

@@ -1,0 +1,207 @@
+//! Prints what was measured, and checks it against its bounds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::answer::Place;
+use super::hosts::HOSTS;
+use super::measure::{Finding, Outcome, Tally, Way, Whole};
+
+/// The way that the bounds are about.
+const NOW: &str = "suites now";
+
+/// On the intents that the ranking was never tuned on.
+const MIN_FIRST: f64 = 0.75;
+const MIN_AMONG_THREE: f64 = 0.90;
+/// Bytes.
+const MAX_START: usize = 8_000;
+const MAX_MEDIAN_COST: usize = 1_200;
+const MAX_WORST_COST: usize = 3_000;
+const MAX_WHOLE: usize = 6_000;
+
+impl Finding {
+    fn way(&self, name: &str) -> &Way {
+        self.ways.iter().find(|way| way.name == name).unwrap()
+    }
+
+    /// Every bound that is not kept, as a sentence.
+    pub fn beyond_bounds(&self) -> Vec<String> {
+        let now = self.way(NOW);
+        let (start, heldout) = (now.start.unwrap(), now.heldout.as_ref().unwrap());
+        let mut beyond = Vec::new();
+        let mut check = |is_kept: bool, sentence: String| beyond.extend((!is_kept).then_some(sentence));
+        check(
+            heldout.first() >= MIN_FIRST,
+            format!("first: {} < {}", percent(heldout.first()), percent(MIN_FIRST)),
+        );
+        let among = heldout.among_three();
+        check(
+            among >= MIN_AMONG_THREE,
+            format!("among three: {} < {}", percent(among), percent(MIN_AMONG_THREE)),
+        );
+        check(
+            heldout.missing() == 0,
+            format!("missing: {} of {}", heldout.missing(), heldout.outcomes.len()),
+        );
+        check(
+            start.eleven.bytes <= MAX_START,
+            format!("eleven servers: {} B > {MAX_START}", start.eleven.bytes),
+        );
+        let (median, worst) = (heldout.median_cost(), heldout.worst_cost());
+        check(median <= MAX_MEDIAN_COST, format!("found and called, median: {median} B > {MAX_MEDIAN_COST}"));
+        check(worst <= MAX_WORST_COST, format!("found and called, worst: {worst} B > {MAX_WORST_COST}"));
+        for whole in &self.wholes {
+            let (server, bytes) = (&whole.server, whole.bytes);
+            check(bytes <= MAX_WHOLE, format!("`introspect` of {server}: {bytes} B > {MAX_WHOLE}"));
+            for (host, reach) in HOSTS.iter().zip(whole.reach) {
+                let all = whole.tools;
+                check(
+                    reach == all,
+                    format!("{server} in {}: {reach} of {all} subtools reach the model", host.name),
+                );
+            }
+        }
+        beyond
+    }
+
+    /// The tables for the docs.
+    pub fn markdown(&self) -> String {
+        [self.starts(), self.places(), self.introspects(), self.reach(), limits()].join("\n")
+    }
+
+    fn starts(&self) -> String {
+        let mut out = String::from(
+            "At the start of a session, `tools/list` and instructions:\n\n| | 11 servers, bytes | tokens | 16 servers, bytes | tokens |\n|---|---|---|---|---|\n",
+        );
+        for way in &self.ways {
+            let _ = match way.start {
+                Some(start) => {
+                    let (eleven, sixteen) = (start.eleven, start.sixteen);
+                    writeln!(
+                        out,
+                        "| {} | {} | {} | {} | {} |",
+                        way.name, eleven.bytes, eleven.tokens, sixteen.bytes, sixteen.tokens
+                    )
+                }
+                None => writeln!(out, "| {} | not available | | | |", way.name),
+            };
+        }
+        out
+    }
+
+    fn places(&self) -> String {
+        let mut out = String::from(
+            "Where the right subtool stands in the answer, and how many bytes it takes to find and call it:\n\n| | intents | first | among three | shown below | only named | missing | bytes, median | worst |\n|---|---|---|---|---|---|---|---|---|\n",
+        );
+        for way in self.ways.iter().filter(|way| way.heldout.is_some()) {
+            for (half, tally) in [("held out", &way.heldout), ("tuned on", &way.tuned)] {
+                let Some(tally) = tally else { continue };
+                let _ = writeln!(out, "| {}, {half} | {}", way.name, places(tally));
+            }
+        }
+        out
+    }
+
+    fn introspects(&self) -> String {
+        let mut out =
+            String::from("`introspect` without a query:\n\n| server | subtools | bytes |\n|---|---|---|\n");
+        for Whole { server, tools, bytes, .. } in &self.wholes {
+            let _ = writeln!(out, "| {server} | {tools} | {bytes} |");
+        }
+        out
+    }
+
+    fn reach(&self) -> String {
+        let names: Vec<&str> = HOSTS.iter().map(|host| host.name).collect();
+        let mut out = format!(
+            "Subtools of a whole `introspect` that reach the model:\n\n| | {} |\n|---|{}\n",
+            names.join(" | "),
+            "---|".repeat(names.len())
+        );
+        for whole in &self.wholes {
+            let reach: Vec<String> = whole.reach.iter().map(ToString::to_string).collect();
+            let _ = writeln!(out, "| {} {} | {} |", whole.server, whole.tools, reach.join(" | "));
+        }
+        out
+    }
+
+    /// For those who work on the ranking: each server, and the tuned intents that are not first. Single intents of the
+    /// other half are never printed.
+    pub fn details(&self) -> String {
+        let mut out = String::new();
+        for way in &self.ways {
+            let Some(tuned) = &way.tuned else { continue };
+            let _ =
+                writeln!(out, "{}, by server, held out and tuned on: first, among three, of all", way.name);
+            let halves = [way.heldout.as_ref(), Some(tuned)];
+            for (server, counts) in by_server(halves) {
+                let [held, tuned] = counts.map(|(first, three, all)| format!("{first:3} {three:3} {all:3}"));
+                let _ = writeln!(out, "  {server:12} {held}   {tuned}");
+            }
+            if way.name.starts_with(NOW) {
+                let _ = writeln!(out, "tuned intents whose subtool is not first:");
+                for Outcome { intent, place, shown, .. } in
+                    tuned.outcomes.iter().filter(|outcome| outcome.place != Place::First)
+                {
+                    let _ = writeln!(
+                        out,
+                        "  {place:?}: {} `{}` wants {}, shown {}",
+                        intent.server,
+                        intent.text,
+                        intent.subtools.join(" or "),
+                        shown.join(", ")
+                    );
+                }
+                let mut costly: Vec<&Outcome> = tuned.outcomes.iter().collect();
+                costly.sort_by_key(|outcome| std::cmp::Reverse(outcome.cost));
+                let _ = writeln!(out, "most bytes, tuned intents:");
+                for Outcome { intent, cost, place, .. } in costly.into_iter().take(10) {
+                    let _ = writeln!(out, "  {cost} B, {place:?}: {} `{}`", intent.server, intent.text);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// How many are first, among three, and all.
+type Counts = (usize, usize, usize);
+
+fn by_server(halves: [Option<&Tally>; 2]) -> BTreeMap<&str, [Counts; 2]> {
+    let mut servers: BTreeMap<&str, [Counts; 2]> = BTreeMap::new();
+    for (half, tally) in halves.into_iter().enumerate() {
+        for outcome in tally.into_iter().flat_map(|tally| &tally.outcomes) {
+            let counts = &mut servers.entry(&outcome.intent.server).or_default()[half];
+            counts.0 += usize::from(outcome.place == Place::First);
+            counts.1 += usize::from(matches!(outcome.place, Place::First | Place::AmongThree));
+            counts.2 += 1;
+        }
+    }
+    servers
+}
+
+fn places(tally: &Tally) -> String {
+    format!(
+        "{} | {} | {} | {} | {} | {} | {} | {} |",
+        tally.outcomes.len(),
+        percent(tally.first()),
+        percent(tally.among_three()),
+        tally.count(|place| place == Place::Lower),
+        tally.count(|place| place == Place::Named),
+        tally.missing(),
+        tally.median_cost(),
+        tally.worst_cost()
+    )
+}
+
+fn limits() -> String {
+    let mut out = String::from("Limits of the hosts:\n\n");
+    for host in HOSTS {
+        let _ = writeln!(out, "- {} {}", host.name, host.source);
+    }
+    out
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
