@@ -1,23 +1,31 @@
 //! Reads which subtools an answer of `introspect` or `find` shows, and in which order.
 //!
-//! An answer is JSON (`{"tools":[{"name":…}]}`, or strings that begin with a signature) or lines, one signature
-//! each, or JSON with lines after it. What a model could call at once is *shown*; a bare name in the list of the others
-//! is *named*.
+//! An answer is JSON (`{"tools":[{"name":…}]}`, or strings that begin with a signature), or lines that begin with a
+//! name or a signature, perhaps after a number, or JSON with lines after it. What has an entry of its own is *shown*; a
+//! bare name in the list of the others is *named*.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::recorded::RecordedServer;
+use super::recorded::{RecordedServer, RecordedTool};
 
 /// The subtools in an answer.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Subtools {
-    /// With schema or signature, in order.
-    pub shown: Vec<String>,
+    /// With an entry, in order.
+    pub shown: Vec<Entry>,
     /// Only by name.
     pub named: Vec<String>,
+}
+
+/// What an answer says about one subtool.
+#[derive(Debug)]
+pub struct Entry {
+    pub name: String,
+    /// As it stands in the answer.
+    pub text: String,
 }
 
 /// Where the right subtool stands.
@@ -32,42 +40,57 @@ pub enum Place {
     Missing,
 }
 
+impl Place {
+    pub fn of_rank(rank: usize) -> Self {
+        match rank {
+            0 => Self::First,
+            1 | 2 => Self::AmongThree,
+            _ => Self::Lower,
+        }
+    }
+}
+
 impl Subtools {
     /// `names`: all subtools that the answer could be about.
     pub fn read(text: &str, names: &[&str]) -> Self {
-        let mut parts = Parts::default();
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        let mut rest = 0;
-        if text.trim_start().starts_with(['{', '['])
-            && let Some(Ok(value)) = values.next()
-        {
-            rest = values.byte_offset();
-            parts.value(&value);
-        }
-        parts.lines(&text[rest..]);
+        let (entries, lines) = split_json(text);
         let mut read = Self::default();
-        for part in parts.entries {
-            match names.iter().find(|name| part == **name || is_signature(&part, name)) {
-                Some(name) if !read.shown.iter().any(|shown| shown == name) => {
-                    read.shown.push((*name).to_owned())
-                }
-                Some(_) => {}
-                None => parts.others.push(part),
+        let mut others: Vec<String> = Vec::new();
+        for (kind, entry) in entries {
+            match (kind, shown_name(&entry, names)) {
+                (JsonPart::Entry, Some(name)) => read.show(name, entry),
+                _ => others.push(entry),
             }
         }
-        let listed = |name: &&&str| parts.others.iter().any(|text| contains_name(text, name));
-        let is_shown = |name: &&&str| read.shown.iter().any(|shown| shown == **name);
+        let mut is_open = false;
+        for line in lines.lines() {
+            if line.starts_with("Other") {
+                others.push(line.to_owned());
+                is_open = false;
+            } else if let Some(name) = shown_name(line, names) {
+                read.show(name, line.to_owned());
+                is_open = true;
+            } else if is_open && let Some(entry) = read.shown.last_mut() {
+                entry.text = format!("{}\n{line}", entry.text);
+            }
+        }
+        let listed = |name: &&&str| others.iter().any(|text| contains_name(text, name));
+        let is_shown = |name: &&&str| read.shown.iter().any(|entry| entry.name == **name);
         let named = names.iter().filter(|name| !is_shown(name)).filter(listed);
         read.named = named.map(|name| (*name).to_owned()).collect();
         read
     }
 
+    fn show(&mut self, name: &str, text: String) {
+        if !self.shown.iter().any(|entry| entry.name == name) {
+            self.shown.push(Entry { name: name.to_owned(), text });
+        }
+    }
+
     /// Where the best of the right subtools stands.
     pub fn place(&self, right: &[String]) -> Place {
-        match self.shown.iter().position(|name| right.contains(name)) {
-            Some(0) => Place::First,
-            Some(1 | 2) => Place::AmongThree,
-            Some(_) => Place::Lower,
+        match self.shown.iter().position(|entry| right.contains(&entry.name)) {
+            Some(rank) => Place::of_rank(rank),
             None if self.named.iter().any(|name| right.contains(name)) => Place::Named,
             None => Place::Missing,
         }
@@ -75,121 +98,102 @@ impl Subtools {
 
     /// The right subtool that stands first.
     pub fn best(&self, right: &[String]) -> Option<&str> {
-        let mut all = self.shown.iter().chain(&self.named);
+        let mut all = self.shown.iter().map(|entry| &entry.name).chain(&self.named);
         all.find(|name| right.contains(name)).map(String::as_str)
     }
-}
 
-/// An answer, split into what may be the entry of one subtool and everything else.
-#[derive(Default)]
-struct Parts {
-    entries: Vec<String>,
-    others: Vec<String>,
-}
-
-impl Parts {
-    fn value(&mut self, value: &Value) {
-        let Some(members) = value.as_object() else { return };
-        for (name, member) in members {
-            match member {
-                Value::Array(entries) if name == "tools" => {
-                    entries.iter().for_each(|entry| self.entry(entry))
-                }
-                Value::String(text) if name == "tools" => self.lines(text),
-                Value::String(text) => self.others.push(text.clone()),
-                other => self.others.push(other.to_string()),
-            }
-        }
-    }
-
-    fn entry(&mut self, entry: &Value) {
-        match entry {
-            Value::String(text) => self.entries.push(text.clone()),
-            entry => {
-                let name = entry["name"].as_str().or_else(|| entry["subtool"].as_str());
-                self.entries.extend(name.map(ToOwned::to_owned));
-            }
-        }
-    }
-
-    fn lines(&mut self, text: &str) {
-        let lines = text.lines().map(|line| line.trim_start_matches(['-', '*', ' ', '`']));
-        self.entries.extend(lines.filter(|line| line.contains('(')).map(ToOwned::to_owned));
-        self.others.extend(text.lines().filter(|line| !line.contains('(')).map(ToOwned::to_owned));
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.shown.iter().find(|entry| entry.name == name)
     }
 }
 
-/// The bytes that show one subtool, by which a model could call it.
-pub fn entry(text: &str, name: &str) -> Option<String> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<BTreeMap<String, Box<RawValue>>>();
-    if let Some(Ok(members)) = values.next()
-        && let Some(tools) = members.get("tools")
-        && let Ok(entries) = serde_json::from_str::<Vec<Box<RawValue>>>(tools.get())
-    {
-        let is_it = |raw: &&str| match serde_json::from_str::<Value>(raw) {
-            Ok(Value::String(line)) => is_signature(&line, name),
-            Ok(entry) => entry["name"] == name,
-            Err(_) => false,
-        };
-        if let Some(raw) = entries.iter().map(|raw| raw.get()).find(is_it) {
-            return Some(raw.to_owned());
-        }
+impl Entry {
+    /// Whether a model can call the subtool by this entry: every required argument is named.
+    pub fn is_callable(&self, tool: &RecordedTool) -> bool {
+        let schema: Value = serde_json::from_str(&tool.schema).unwrap();
+        let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        required.all(|name| contains_name(&self.text, name))
     }
-    let mut lines =
-        text.lines().filter(|line| is_signature(line.trim_start_matches(['-', '*', ' ', '`']), name));
-    lines.next().map(ToOwned::to_owned)
 }
 
-/// The subtools of all suites in an answer of `find`, in order: server and name. An entry names its suite, or stands
-/// below a line that does.
-pub fn found(text: &str, servers: &[RecordedServer]) -> Vec<(String, String)> {
-    let mut entries = Vec::new();
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let mut rest = 0;
-    if text.trim_start().starts_with(['{', '['])
-        && let Some(Ok(value)) = values.next()
-    {
-        rest = values.byte_offset();
-        let list = value.as_object().and_then(|members| members.values().find_map(Value::as_array));
-        entries.extend(list.into_iter().flatten().map(|entry| match entry {
-            Value::String(line) => line.clone(),
-            entry => entry.to_string(),
-        }));
-    }
-    entries.extend(text[rest..].lines().map(ToOwned::to_owned));
-    let mut found = Vec::new();
+/// The subtools of all suites in an answer of `find`, in order, each with its server. A line names its suite, or
+/// stands below a line that does.
+pub fn found(text: &str, servers: &[RecordedServer]) -> Vec<(String, Entry)> {
+    let (entries, lines) = split_json(text);
+    let entries = entries.into_iter().map(|(_, entry)| entry).chain(lines.lines().map(ToOwned::to_owned));
+    let mut found: Vec<(String, Entry)> = Vec::new();
     let mut current = None;
-    for entry in entries {
-        let named = servers.iter().find(|server| contains_name(&entry, &server.suite()));
+    for text in entries.take_while(|line| !line.starts_with("Other")) {
+        let named = servers.iter().find(|server| contains_name(&text, &server.suite()));
         current = named.or(current);
         let Some(server) = current else { continue };
-        let shows = |name: &&str| {
-            let signature = format!("{name}(");
-            let begins = |(at, _): (usize, &str)| !entry[..at].ends_with(is_part_of_name);
-            entry.match_indices(&signature).any(begins)
-                || ["name", "subtool"].iter().any(|member| entry.contains(&format!(r#""{member}":"{name}""#)))
-        };
-        if let Some(name) = server.names().into_iter().find(shows) {
-            found.push((server.id.clone(), name.to_owned()));
+        let suite = server.suite();
+        // `suite.name(`, `suite: name(`, `suite name - …`
+        let rest = text
+            .split_once(&suite)
+            .map_or(&*text, |(_, rest)| rest.trim_start_matches(['.', ':', '/', ' ', '`']));
+        let is_new = |name: &&str| !found.iter().any(|(id, entry)| *id == server.id && entry.name == *name);
+        match shown_name(rest, &server.names()).or_else(|| shown_name(&text, &server.names())).filter(is_new)
+        {
+            Some(name) => found.push((server.id.clone(), Entry { name: name.to_owned(), text })),
+            None => {
+                if let Some((_, entry)) = found.last_mut() {
+                    entry.text = format!("{}\n{text}", entry.text);
+                }
+            }
         }
     }
     found
 }
 
-/// Whether a line is `name(…`.
-fn is_signature(line: &str, name: &str) -> bool {
-    line.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
+#[derive(Clone, Copy)]
+enum JsonPart {
+    /// An element of `tools`.
+    Entry,
+    /// Any other member.
+    Other,
+}
+
+/// The parts of the JSON that a text begins with, and the rest of the text.
+fn split_json(text: &str) -> (Vec<(JsonPart, String)>, &str) {
+    type Members = BTreeMap<String, Box<RawValue>>;
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Members>();
+    let Some(Ok(members)) = values.next() else { return (Vec::new(), text) };
+    let rest = &text[values.byte_offset()..];
+    let mut parts = Vec::new();
+    for (name, member) in members {
+        match serde_json::from_str::<Vec<Box<RawValue>>>(member.get()) {
+            Ok(entries) if name == "tools" => {
+                parts.extend(entries.iter().map(|entry| (JsonPart::Entry, entry.get().to_owned())));
+            }
+            _ => parts.push((JsonPart::Other, member.get().to_owned())),
+        }
+    }
+    (parts, rest)
+}
+
+/// The name of the subtool that an entry or a line begins with.
+fn shown_name<'n>(entry: &str, names: &[&'n str]) -> Option<&'n str> {
+    if entry.starts_with('{') {
+        let value: Value = serde_json::from_str(entry).ok()?;
+        let name = value["name"].as_str().or_else(|| value["subtool"].as_str())?;
+        return names.iter().copied().find(|known| *known == name);
+    }
+    let line = entry.trim_start_matches(|char: char| char.is_ascii_digit());
+    let line = if line.len() < entry.len() { line.strip_prefix(['.', ')'])? } else { line };
+    let line = line.trim_start_matches(['-', '*', ' ', '`', '"']);
+    let begins = |name: &&&str| {
+        let Some(rest) = line.strip_prefix(**name) else { return false };
+        rest.is_empty() || ["(", " - ", ": ", "`", "\""].iter().any(|next| rest.starts_with(next))
+    };
+    names.iter().find(begins).copied()
 }
 
 /// Whether a text has this name, not as part of another.
 pub fn contains_name(text: &str, name: &str) -> bool {
-    text.match_indices(name).any(|(at, _)| {
-        !text[..at].ends_with(is_part_of_name) && !text[at + name.len()..].starts_with(is_part_of_name)
-    })
-}
-
-fn is_part_of_name(char: char) -> bool {
-    char.is_alphanumeric() || char == '_' || char == '-'
+    let is_part = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
+    text.match_indices(name)
+        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part))
 }
 
 #[cfg(test)]
@@ -201,11 +205,9 @@ mod tests {
     #[track_caller]
     fn check(text: &str, shown: &[&str], named: &[&str]) {
         let read = Subtools::read(text, &NAMES);
-        assert_eq!(
-            (read.shown.as_slice(), read.named.as_slice()),
-            (&*owned(shown), &*owned(named)),
-            "{text}"
-        );
+        let names: Vec<&str> = read.shown.iter().map(|entry| &*entry.name).collect();
+        assert_eq!((&*names, read.named.as_slice()), (shown, &*owned(named)), "{text}");
+        assert!(read.shown.iter().all(|entry| text.contains(&entry.text)), "{read:?}");
     }
 
     fn owned(names: &[&str]) -> Vec<String> {
@@ -225,12 +227,12 @@ mod tests {
             &["git_diff"],
         );
         check(
-            "git_diff_staged(repo_path: string) — what git_add staged\nOther subtools: git_add, git_diff",
+            "git_diff_staged(repo_path: string) - what git_add staged\nOther subtools: git_add, git_diff",
             &["git_diff_staged"],
             &["git_add", "git_diff"],
         );
         check(
-            "{\"tools\":[{\"name\":\"git_reset\"}]}\ngit_add(a)\nothers: git_diff_staged",
+            "1. git_reset - Unstages (all)\nargs: {\"git_diff\":1}\n2. git_add(a)\nOther subtools: git_diff_staged",
             &["git_reset", "git_add"],
             &["git_diff_staged"],
         );
@@ -244,11 +246,37 @@ mod tests {
 
     #[test]
     fn the_place_is_that_of_the_best_right_subtool() {
-        let read = Subtools::read("git_add()\ngit_diff()\ngit_reset()\nothers: git_diff_staged", &NAMES);
+        let read = Subtools::read("git_add()\ngit_diff()\ngit_reset()\nOthers: git_diff_staged", &NAMES);
         let place = |names: &[&str]| read.place(&owned(names));
         assert_eq!(place(&["git_add"]), Place::First);
         assert_eq!(place(&["git_reset", "git_diff"]), Place::AmongThree);
         assert_eq!(place(&["git_diff_staged"]), Place::Named);
         assert_eq!(place(&["git_log"]), Place::Missing);
+    }
+
+    #[test]
+    fn an_entry_without_a_required_argument_is_not_callable() {
+        let git = RecordedServer::read("git");
+        let entry = |text: &str| Entry { name: "git_commit".to_owned(), text: text.to_owned() };
+        assert!(entry("git_commit(repo_path: string, message: string)").is_callable(git.tool("git_commit")));
+        assert!(!entry("git_commit(…2 arguments)").is_callable(git.tool("git_commit")));
+    }
+
+    #[test]
+    fn the_suite_of_what_find_shows_stands_in_its_line_or_above() {
+        let servers = [RecordedServer::read("git"), RecordedServer::read("time")];
+        let check = |text: &str| {
+            let found = found(text, &servers);
+            let names: Vec<(&str, &str)> =
+                found.iter().map(|(server, entry)| (server.as_str(), entry.name.as_str())).collect();
+            assert_eq!(names, [("git", "git_reset"), ("time", "convert_time")], "{text}");
+        };
+        check(
+            "1. git_suite: git_reset(repo_path: string)\n2. time_suite.convert_time(time: string)\nOther suites: x",
+        );
+        check("git_suite\n- git_reset - Unstages\ntime_suite\n- convert_time(time: string)");
+        check(
+            r#"{"tools":[{"suite":"git_suite","subtool":"git_reset"},{"suite":"time_suite","name":"convert_time"}]}"#,
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::answer::{self, Place, Subtools};
+use super::answer::{self, Entry, Place, Subtools};
 use super::before;
 use super::cost::{
     WHOLE_ARGUMENTS, call_arguments, definition_arguments, query_arguments, smallest_arguments,
@@ -277,21 +277,23 @@ fn tally(suites: &mut dyn Suites, servers: &[RecordedServer], intents: &[Intent]
     Tally { outcomes: outcomes.collect() }
 }
 
-/// Asks the suite with the intent as the query. If the right subtool is only named, the model asks for its definition;
-/// if it is missing, for the whole list.
+/// Asks the suite with the intent as the query. If the answer does not say how to call the right subtool, the model asks
+/// for its definition; if the subtool is missing, for the whole list.
 fn outcome(suites: &mut dyn Suites, server: &RecordedServer, intent: &Intent) -> Outcome {
     let text = suites.query(server, &intent.text);
     let subtools = Subtools::read(&text, &server.names());
     let place = subtools.place(&intent.subtools);
     let called = subtools.best(&intent.subtools).unwrap_or(&intent.subtools[0]).to_owned();
+    let is_callable = subtools.entry(&called).is_some_and(|entry| entry.is_callable(server.tool(&called)));
     let further = match place {
-        Place::First | Place::AmongThree | Place::Lower => 0,
-        Place::Named => definition_arguments(&called).len() + suites.definition(server, &called).len(),
         Place::Missing => WHOLE_ARGUMENTS.len() + suites.whole(server).len(),
+        _ if is_callable => 0,
+        _ => definition_arguments(&called).len() + suites.definition(server, &called).len(),
     };
     let asked = query_arguments(&intent.text).len() + text.len();
     let cost = asked + further + call_arguments(server.tool(&called)).len();
-    Outcome { intent: intent.clone(), place, shown: subtools.shown, cost }
+    let shown = subtools.shown.into_iter().map(|entry| entry.name).collect();
+    Outcome { intent: intent.clone(), place, shown, cost }
 }
 
 fn find_tally(running: &mut Running, servers: &[RecordedServer], intents: &[Intent]) -> Tally {
@@ -303,15 +305,21 @@ fn find_outcome(running: &mut Running, servers: &[RecordedServer], intent: &Inte
     let arguments = json!({"query": intent.text}).to_string();
     let text = ask(&mut running.shim, FIND, &arguments);
     let found = answer::found(&text, servers);
-    let is_right =
-        |(server, name): &(String, String)| *server == intent.server && intent.subtools.contains(name);
-    let at = found.iter().position(is_right);
     let server = server_of(servers, intent);
+    let is_right =
+        |(id, entry): &(String, Entry)| *id == intent.server && intent.subtools.contains(&entry.name);
     let asked = arguments.len() + text.len();
-    let (place, further) = match at {
-        Some(at) => {
-            let place = [Place::First, Place::AmongThree, Place::AmongThree].get(at).copied();
-            (place.unwrap_or(Place::Lower), call_arguments(server.tool(&found[at].1)).len())
+    let (place, further) = match found.iter().position(is_right) {
+        Some(rank) => {
+            let (_, entry) = &found[rank];
+            let tool = server.tool(&entry.name);
+            let definition = match entry.is_callable(tool) {
+                true => 0,
+                false => {
+                    definition_arguments(&tool.name).len() + running.definition(server, &tool.name).len()
+                }
+            };
+            (Place::of_rank(rank), definition + call_arguments(tool).len())
         }
         None => {
             let next = outcome(running, server, intent);
@@ -319,13 +327,14 @@ fn find_outcome(running: &mut Running, servers: &[RecordedServer], intent: &Inte
             (place, next.cost)
         }
     };
-    let shown = found.into_iter().map(|(server, name)| format!("{server}.{name}")).collect();
+    let shown = found.into_iter().map(|(server, entry)| format!("{server}.{}", entry.name)).collect();
     Outcome { intent: intent.clone(), place, shown, cost: asked + further }
 }
 
 fn whole(suites: &mut dyn Suites, server: &RecordedServer) -> Whole {
     let text = suites.whole(server);
-    let entries: Vec<String> = server.names().iter().filter_map(|name| answer::entry(&text, name)).collect();
+    let subtools = Subtools::read(&text, &server.names());
+    let entries: Vec<String> = subtools.shown.into_iter().map(|entry| entry.text).collect();
     assert_eq!(entries.len(), server.tools.len(), "{}: not every subtool is shown: {text}", server.id);
     Whole {
         server: server.id.clone(),
