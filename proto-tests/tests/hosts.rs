@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 const SAMPLES: [(&str, &str, &str, &[&str]); 14] = [
     ("claude-code", ".claude.json", "claude-code.json", &["docs", "github", "local-db"]),
     ("claude-desktop", ".config/Claude/claude_desktop_config.json", "claude-desktop.json", &["filesystem"]),
-    ("cursor", ".cursor/mcp.json", "cursor.json", &["github", "linear"]),
+    ("cursor", ".cursor/mcp.json", "cursor.json", &["github", "here", "linear"]),
     ("vscode", ".config/Code/User/mcp.json", "vscode.json", &["page", "postgres"]),
     ("copilot-cli", ".copilot/mcp-config.json", "copilot-cli.json", &["playwright"]),
     ("zed", ".config/zed/settings.json", "zed.json", &["time"]),
@@ -285,7 +285,6 @@ fn entries_in_different_formats_become_the_same_definition() {
     assert_eq!(told.matches("already there as `github`").count(), 2, "{told}");
     assert!(told.contains("another server is called `github`: this one is `github-2`"), "{told}");
     for (part, why) in [
-        ("here (Cursor): left out", "`${workspaceFolder}` stands for the project"),
         ("off (Zed): left out", "turned off in Zed"),
         ("mcp-server-context7 (Zed): left out", "an extension may start it"),
         ("old (Windsurf): left out", "turned off in Windsurf"),
@@ -351,12 +350,12 @@ fn servers_that_would_not_work_are_left_in_their_host() {
     let home = Home::new();
     let cursor = json!({"mcpServers": {
         "plain": {"url": "http://192.168.1.5:8080/mcp"},
-        "files": {"command": "npx", "args": ["-y", "server-filesystem", "."]},
+        "files": {"command": "npx", "args": ["-y", "server-filesystem", "./docs"]},
     }});
     home.write(".cursor/mcp.json", &cursor.to_string());
     let told = said(&home, &["import", "--remove", "--yes"], 0);
     assert!(told.contains("plain (Cursor): left out: `url` is not encrypted"), "{told}");
-    assert!(told.contains("files (Cursor): left out: its `.` is meant from the project"), "{told}");
+    assert!(told.contains("files (Cursor): left out: its `./docs` is meant from the project"), "{told}");
     let kept = fs::read_to_string(home.path().join(".cursor/mcp.json")).unwrap();
     assert_eq!(kept, cursor.to_string());
 }

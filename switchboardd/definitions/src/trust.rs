@@ -6,7 +6,7 @@
 mod judged;
 mod store;
 pub mod view;
-mod warnings;
+pub mod warnings;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
