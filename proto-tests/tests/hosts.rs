@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 const SAMPLES: [(&str, &str, &str, &[&str]); 14] = [
     ("claude-code", ".claude.json", "claude-code.json", &["docs", "github", "local-db"]),
     ("claude-desktop", ".config/Claude/claude_desktop_config.json", "claude-desktop.json", &["filesystem"]),
-    ("cursor", ".cursor/mcp.json", "cursor.json", &["github", "here", "linear"]),
+    ("cursor", ".cursor/mcp.json", "cursor.json", &["github", "linear"]),
     ("vscode", ".config/Code/User/mcp.json", "vscode.json", &["page", "postgres"]),
     ("copilot-cli", ".copilot/mcp-config.json", "copilot-cli.json", &["playwright"]),
     ("zed", ".config/zed/settings.json", "zed.json", &["time"]),
@@ -285,6 +285,7 @@ fn entries_in_different_formats_become_the_same_definition() {
     assert_eq!(told.matches("already there as `github`").count(), 2, "{told}");
     assert!(told.contains("another server is called `github`: this one is `github-2`"), "{told}");
     for (part, why) in [
+        ("here (Cursor): left out", "would run code of whatever project is open"),
         ("off (Zed): left out", "turned off in Zed"),
         ("mcp-server-context7 (Zed): left out", "an extension may start it"),
         ("old (Windsurf): left out", "turned off in Windsurf"),
