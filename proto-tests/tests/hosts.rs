@@ -287,7 +287,7 @@ fn entries_in_different_formats_become_the_same_definition() {
     assert_eq!(told.matches("already there as `github`").count(), 2, "{told}");
     assert!(told.contains("another server is called `github`: this one is `github-2`"), "{told}");
     for (part, why) in [
-        ("here (Cursor): left out", "`${workspaceFolder}` stands for the project"),
+        ("here (Cursor): left out", "would run code of whatever project is open"),
         ("off (Zed): left out", "turned off in Zed"),
         ("mcp-server-context7 (Zed): left out", "an extension may start it"),
         ("old (Windsurf): left out", "turned off in Windsurf"),
@@ -353,12 +353,12 @@ fn servers_that_would_not_work_are_left_in_their_host() {
     let home = Home::new();
     let cursor = json!({"mcpServers": {
         "plain": {"url": "http://192.168.1.5:8080/mcp"},
-        "files": {"command": "npx", "args": ["-y", "server-filesystem", "."]},
+        "files": {"command": "npx", "args": ["-y", "server-filesystem", "./docs"]},
     }});
     home.write(".cursor/mcp.json", &cursor.to_string());
     let told = said(&home, &["import", "--remove", "--yes"], 0);
     assert!(told.contains("plain (Cursor): left out: `url` is not encrypted"), "{told}");
-    assert!(told.contains("files (Cursor): left out: its `.` is meant from the project"), "{told}");
+    assert!(told.contains("files (Cursor): left out: its `./docs` is meant from the project"), "{told}");
     let kept = fs::read_to_string(home.path().join(".cursor/mcp.json")).unwrap();
     assert_eq!(kept, cursor.to_string());
 }

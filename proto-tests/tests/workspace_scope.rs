@@ -283,3 +283,66 @@ fn a_project_that_goes_takes_its_process_with_it_when_idle() {
     until_true("both to be idle", TEST_TIMEOUT, || home.children().is_empty());
     assert_eq!(structured(&in_two.call("k", "where", "{}"))["args"][3], "two");
 }
+
+#[test]
+fn import_takes_servers_of_the_open_project() {
+    let home = Home::new();
+    let (one, two) = (home.project("one"), home.project("two"));
+    let evil = home.entry(&bins().evil_child, &["echo", "${workspaceFolder}", "--root=."], &[]);
+    let mut there = home.entry(&bins().evil_child, &["echo", "there"], &[]);
+    there["cwd"] = json!("${workspaceFolder}");
+    let servers = json!({"mcpServers": {
+        "k": evil,
+        "there": there,
+        "git": {"command": "uvx", "args": ["mcp-server-git"]},
+        "git-of-one": {"command": "uvx", "args": ["mcp-server-git", "--repository", "/srv/one"]},
+        "files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."]},
+        "script": {"command": "node", "args": ["${workspaceFolder}/server.js"]},
+        "program": {"command": "${workspaceFolder}/serve"},
+        "package": {"command": "npx", "args": ["-y", "."]},
+    }});
+    home.write(".cursor/mcp.json", &servers.to_string());
+    let _daemon = home.daemon();
+    let output = home.command(&["import"]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    for name in ["k", "there", "git", "files"] {
+        let part = format!("{name} (Cursor): taken as `{name}`\n  it works on the project that is open");
+        assert!(told.contains(&part), "{name}: {told}");
+    }
+    for (name, why) in [
+        ("script", "node ${workspaceFolder}/server.js"),
+        ("program", "${workspaceFolder}/serve"),
+        ("package", "npx ${workspaceFolder}"),
+    ] {
+        let part = format!("{name} (Cursor): left out: `{why}` would run code of whatever project is open");
+        assert!(told.contains(&part), "{part}: {told}");
+    }
+    let text = fs::read_to_string(home.config_folder().join("switchboard.config.json")).unwrap();
+    let suites = serde_json::from_str::<Value>(&text).unwrap()["suites"].clone();
+    let names: Vec<_> = suites.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(names, ["files", "git", "k", "there"]);
+    assert!(
+        suites.as_object().unwrap().values().all(|suite| suite["pool"]["scope"] == "workspace"),
+        "{suites}"
+    );
+    let definition = |name: &str| {
+        let file = home.config_folder().join("mcps").join(name).join(".mcp.json");
+        serde_json::from_str::<Value>(&fs::read_to_string(file).unwrap()).unwrap()
+    };
+    assert_eq!(definition("git")["command"]["cwd"], "${workspaceFolder}");
+    assert_eq!(definition("files")["command"]["args"][2], "${workspaceFolder}");
+    assert!(
+        definition("files")["command"].get("cwd").is_none()
+            && definition("git-of-one")["command"].get("cwd").is_none()
+    );
+    for project in [&one, &two] {
+        let root = real(project.path());
+        let mut shim = project.shim();
+        let told = structured(&shim.call("k", "where", "{}"));
+        let expect = [json!(root), json!(format!("--root={}", root.display()))];
+        assert_eq!(told["args"].as_array().unwrap()[2..], expect, "{told}");
+        assert_eq!(structured(&shim.call("there", "where", "{}"))["cwd"], json!(root));
+    }
+    // A second time they are there already.
+    assert!(!String::from_utf8(home.command(&["import"]).stdout).unwrap().contains("taken as"));
+}

@@ -1,6 +1,7 @@
 //! `switchboard import`: turns servers that hosts start themselves into the user's own definitions.
 
 mod limits;
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ use super::add::PersonalConfig;
 use super::ask::tell_daemon;
 use super::check::reachable;
 use super::learn::{LearnedServer, learn};
-use super::output::{Paint, Tone, indented, print_json, remark, say};
+use super::output::{indented, print_json, remark, say};
 use super::secret::own_variables;
 use super::setup::{SetupRun, named, refuse_unasked};
 use crate::args::{Args, Import};
@@ -62,6 +63,8 @@ enum ImportOutcome {
         definition: Value,
         secrets: Vec<String>,
         notes: Vec<String>,
+        /// Whether it runs once for each project.
+        in_workspace: bool,
     },
     /// Launches the same server as this definition, which existed before or was imported from another host.
     Same {
@@ -140,7 +143,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
         reports: Vec::new(),
     };
     if !args.json {
-        import_results.iter().for_each(|import_result| print_import(import_result, import.which.dry_run));
+        import_results.iter().for_each(|import_result| report::print(import_result, import.which.dry_run));
         if import_results.is_empty() && problems.is_empty() {
             say!("no host on this machine has servers of its own");
         }
@@ -261,7 +264,7 @@ fn decide<'a>(
 fn consider(
     own: &PersonalConfig,
     entry: &ServerEntry,
-    ConvertedEntry { definition, mut notes }: ConvertedEntry,
+    ConvertedEntry { definition, mut notes, in_workspace }: ConvertedEntry,
     names: &mut BTreeSet<String>,
     launches: &mut BTreeMap<String, String>,
     new_secrets: &mut NewSecrets<'_>,
@@ -309,7 +312,7 @@ fn consider(
     launches.insert(launch, name.clone());
     new_secrets.new = chosen;
     let definition = named_definition(&name, &body);
-    Ok(ImportOutcome::Taken { name, definition, secrets, notes })
+    Ok(ImportOutcome::Taken { name, definition, secrets, notes, in_workspace })
 }
 
 impl NewSecrets<'_> {
@@ -411,31 +414,6 @@ fn remove(
     }
 }
 
-fn print_import(import_result: &ImportResult, would: bool) {
-    let name = visible(&import_result.entry.name).into_owned();
-    let of = match &import_result.entry.project {
-        Some(project) => format!("{}, {}", import_result.host.name, visible(&project.display().to_string())),
-        None => import_result.host.name.to_owned(),
-    };
-    let (tone, word, more) = match &import_result.outcome {
-        ImportOutcome::Taken { name, secrets, notes, .. } => {
-            let mut more = notes.clone();
-            if !secrets.is_empty() {
-                let names: Vec<_> = secrets.iter().map(|name| format!("`{name}`")).collect();
-                more.insert(0, format!("its secrets are kept as {}", names.join(", ")));
-            }
-            let word = if would { "would be taken" } else { "taken" };
-            (Tone::Good, format!("{word} as `{}`", visible(name)), more)
-        }
-        ImportOutcome::Same { name, notes } => {
-            (Tone::Quiet, format!("already there as `{}`", visible(name)), notes.clone())
-        }
-        ImportOutcome::Left { why } => (Tone::Warning, format!("left out: {}", visible(why)), Vec::new()),
-    };
-    say!("{name} ({of}): {}", Paint::for_stdout().on(tone, word));
-    more.iter().for_each(|line| say!("  {}", visible(line)));
-}
-
 impl ImportOutcome {
     /// The definition that stands for the server.
     fn name(&self) -> Option<&str> {
@@ -464,31 +442,5 @@ impl ImportResult {
             ImportOutcome::Taken { name, .. } => Some(name.clone()),
             ImportOutcome::Same { .. } | ImportOutcome::Left { .. } => None,
         }
-    }
-
-    fn as_json(&self) -> Value {
-        let mut told = json!({
-            "host": self.host.id, "file": self.file, "name": self.entry.name, "project": self.entry.project,
-        });
-        match &self.outcome {
-            ImportOutcome::Taken { name, secrets, notes, definition } => {
-                told["result"] = json!("taken");
-                told["as"] = json!(name);
-                told["secrets"] = json!(secrets);
-                told["notes"] = json!(notes);
-                // Contains no secret: values were replaced by `${NAME}`.
-                told["definition"] = definition.clone();
-            }
-            ImportOutcome::Same { name, notes } => {
-                told["result"] = json!("already there");
-                told["as"] = json!(name);
-                told["notes"] = json!(notes);
-            }
-            ImportOutcome::Left { why } => {
-                told["result"] = json!("left out");
-                told["why"] = json!(why);
-            }
-        }
-        told
     }
 }

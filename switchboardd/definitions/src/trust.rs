@@ -7,7 +7,7 @@ mod judged;
 mod project_files;
 mod store;
 pub mod view;
-mod warnings;
+pub mod warnings;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

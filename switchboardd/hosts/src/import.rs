@@ -1,10 +1,13 @@
 //! Converts a host's server to a definition: the same command or URL, with the host's placeholders written as
 //! definitions have them.
 
+mod workspace;
+
 use serde_json::{Map, Value, json};
 use switchboard_definitions::mask::{is_secret, is_secret_name, looks_secret, password};
+use switchboard_definitions::trust::warnings::loads_code;
 
-use super::placeholder_syntax::PlaceholderReader;
+use super::placeholder_syntax::{PlaceholderReader, WORKSPACE};
 use super::{Host, ServerEntry, TimeoutUnit, is_off, survey, url, words};
 
 /// A converted entry.
@@ -14,6 +17,8 @@ pub struct ConvertedEntry {
     pub definition: Map<String, Value>,
     /// Notes for the user.
     pub notes: Vec<String>,
+    /// Whether it works on the project that is open: then it runs once for each project.
+    pub in_workspace: bool,
 }
 
 /// A secret that must not stay in a file, and the name to store it under.
@@ -47,6 +52,7 @@ pub fn convert(host: &Host, entry: &ServerEntry, inputs: &Value) -> Result<Conve
     let whole = &entry.value;
     let value = whole.get("transport").filter(|nested| nested.is_object()).unwrap_or(whole);
     let mut reader = PlaceholderReader::new(host, inputs);
+    reader.project = entry.project.as_deref();
     for key in ["headersHelper", "http_headers_helper"] {
         if value.get(key).is_some() {
             return Err(format!("a program makes its headers (`{key}`)"));
@@ -63,14 +69,21 @@ pub fn convert(host: &Host, entry: &ServerEntry, inputs: &Value) -> Result<Conve
     if let Some(ms) = timeout(host, whole) {
         definition.insert("timeout".to_owned(), json!(ms));
     }
+    let in_workspace = reader.names_workspace;
     let mut notes = reader.notes;
+    if in_workspace {
+        notes.push(
+            "it works on the project that is open: it runs once for each project (`pool.scope` `workspace`)"
+                .to_owned(),
+        );
+    }
     if ["oauth", "auth", "authProviderType"]
         .iter()
         .any(|key| value.get(key).is_some_and(|value| !value.is_null()))
     {
         notes.push("its login is not taken over; `switchboard login` asks for one".to_owned());
     }
-    Ok(ConvertedEntry { definition, notes })
+    Ok(ConvertedEntry { definition, notes, in_workspace })
 }
 
 fn process(
@@ -87,14 +100,23 @@ fn process(
     let Some((cmd, args)) = all.split_first().filter(|(cmd, _)| !cmd.is_empty()) else {
         return Err("it has neither a command nor an address; an extension may start it".to_owned());
     };
-    let args = args.iter().map(|arg| reader.text(arg)).collect::<Result<Vec<_>, _>>()?;
-    let mut command =
-        Map::from_iter([("cmd".to_owned(), json!(reader.text(cmd)?)), ("args".to_owned(), json!(args))]);
+    let mut args = args.iter().map(|arg| reader.text(arg)).collect::<Result<Vec<_>, _>>()?;
+    let cmd = reader.text(cmd)?;
+    if entry.project.is_none() {
+        workspace::name_directory(&mut args, reader);
+    }
+    let mut command = Map::new();
     let mut env = Map::new();
     for variables in ["env", "environment"].iter().filter_map(|key| value[*key].as_object()) {
         for (name, value) in variables {
             let value = match value {
-                Value::String(text) => json!(reader.text(text)?),
+                Value::String(text) => {
+                    let text = reader.text(text)?;
+                    if text.contains(WORKSPACE) && loads_code(name) {
+                        return Err(format!("its `{name}` would run code of whatever project is open"));
+                    }
+                    json!(text)
+                }
                 Value::Null => Value::Null,
                 other => json!(other.to_string()),
             };
@@ -106,7 +128,7 @@ fn process(
     }
     if let Some(file) = value["envFile"].as_str() {
         let file = reader.text(file)?;
-        if !file.starts_with(['/', '~', '$']) {
+        if !file.starts_with(['/', '~', '$']) || file.contains(WORKSPACE) {
             return Err(format!("its `envFile` `{file}` is meant from the project that is open"));
         }
         command.insert("envFile".to_owned(), json!(file));
@@ -122,6 +144,10 @@ fn process(
     }
     let cwd = ["cwd", "workingDirectory"].iter().find_map(|key| value[*key].as_str());
     match cwd {
+        Some("." | "./") if entry.project.is_none() => {
+            reader.names_workspace = true;
+            command.insert("cwd".to_owned(), json!(WORKSPACE));
+        }
         Some(cwd) => {
             let cwd = reader.text(cwd)?;
             if !cwd.starts_with(['/', '~', '$']) {
@@ -129,15 +155,31 @@ fn process(
             }
             command.insert("cwd".to_owned(), json!(cwd));
         }
-        None => place(entry, &all, &mut command)?,
+        None => place(entry, &cmd, &args, &mut command)?,
     }
+    if entry.project.is_none() && !command.contains_key("cwd") && workspace::works_where_it_runs(&cmd, &args)
+    {
+        reader.names_workspace = true;
+        if workspace::needs_directory(&args) {
+            command.insert("cwd".to_owned(), json!(WORKSPACE));
+        }
+    }
+    let runs_there = command.get("cwd").and_then(Value::as_str).is_some_and(|cwd| cwd.contains(WORKSPACE));
+    workspace::check(&cmd, &args, runs_there)?;
+    command.insert("cmd".to_owned(), json!(cmd));
+    command.insert("args".to_owned(), json!(args));
     definition.insert("command".to_owned(), Value::Object(command));
     Ok(())
 }
 
 /// Hosts start servers in the open project; a relative path means nothing in any other folder.
-fn place(entry: &ServerEntry, words: &[String], command: &mut Map<String, Value>) -> Result<(), String> {
-    match (&entry.project, words.iter().find(|word| is_relative(word))) {
+fn place(
+    entry: &ServerEntry,
+    cmd: &String,
+    args: &[String],
+    command: &mut Map<String, Value>,
+) -> Result<(), String> {
+    match (&entry.project, std::iter::once(cmd).chain(args).find(|word| is_relative(word))) {
         (Some(project), _) => {
             command.insert("cwd".to_owned(), json!(project));
         }
@@ -418,7 +460,7 @@ mod tests {
             why("claude-code", json!({"url": "https://h", "headersHelper": "x"})).contains("`headersHelper`")
         );
         assert!(why("cursor", json!({"command": "./serve"})).contains("the project that is open"));
-        for path in [".", "..", "./x", "../x"] {
+        for path in ["..", "./x", "../x"] {
             assert!(why("cursor", json!({"command": "npx", "args": ["fs", path]})).contains("that is open"));
         }
         assert!(

@@ -1,5 +1,7 @@
 //! Converts hosts' placeholders to those of definitions: `${NAME}`.
 
+use std::path::Path;
+
 use serde_json::Value;
 use switchboard_definitions::env_file::is_name;
 
@@ -11,25 +13,31 @@ pub(super) struct PlaceholderReader<'a> {
     pub(super) host: &'a Host,
     /// Values that VS Code asks its user for.
     inputs: &'a Value,
+    /// The project that the entry is for; its folder is known.
+    pub(super) project: Option<&'a Path>,
+    /// Whether something in the entry stands for the project that is open.
+    pub(super) names_workspace: bool,
     pub(super) notes: Vec<String>,
 }
 
-/// Placeholders for the open project, which a user's own definition does not have.
-const PROJECT: [&str; 9] = [
+/// Placeholders for the open project.
+const PROJECT: [&str; 5] = [
     "workspaceFolder",
     "workspaceFolderBasename",
     "workspaceRoot",
     "CLAUDE_PROJECT_DIR",
-    "CLAUDE_PLUGIN_ROOT",
-    "CLAUDE_PLUGIN_DATA",
-    "PLUGIN_ROOT",
-    "PLUGIN_DATA",
     "fileWorkspaceFolder",
 ];
 
+/// Placeholders for folders of a plugin, which a user's own definition does not have.
+const PLUGIN: [&str; 4] = ["CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA", "PLUGIN_ROOT", "PLUGIN_DATA"];
+
+/// The open project, in the user's own definition with scope `workspace`.
+pub(super) const WORKSPACE: &str = "${workspaceFolder}";
+
 impl<'a> PlaceholderReader<'a> {
     pub(super) fn new(host: &'a Host, inputs: &'a Value) -> Self {
-        Self { host, inputs, notes: Vec::new() }
+        Self { host, inputs, project: None, names_workspace: false, notes: Vec::new() }
     }
 
     /// Converts one text. `Err` says why that is impossible.
@@ -61,12 +69,32 @@ impl<'a> PlaceholderReader<'a> {
         let is_filled = match self.host.placeholders {
             PlaceholderSyntax::Plain | PlaceholderSyntax::Dollar => !inner.starts_with("env:"),
             PlaceholderSyntax::Env => {
-                inner.contains(':') || !is_name(inner) || PROJECT.contains(&inner) || inner == "userHome"
+                inner.contains(':')
+                    || !is_name(inner)
+                    || PROJECT.contains(&inner)
+                    || PLUGIN.contains(&inner)
+                    || inner == "userHome"
             }
             _ => false,
         };
+        if PLUGIN.contains(&name) && is_filled {
+            return Err(format!("`{whole}` stands for a folder of a plugin"));
+        }
+        if PROJECT.contains(&inner) && is_filled {
+            let is_name = inner == "workspaceFolderBasename";
+            return Ok(match self.project {
+                Some(project) if is_name => {
+                    project.file_name().unwrap_or_default().to_string_lossy().into_owned()
+                }
+                Some(project) => project.display().to_string(),
+                None => {
+                    self.names_workspace = true;
+                    if is_name { "${workspaceFolderBasename}" } else { WORKSPACE }.to_owned()
+                }
+            });
+        }
         if PROJECT.contains(&name) && is_filled {
-            return Err(format!("`{whole}` stands for the project that is open"));
+            return Err(format!("`{whole}` stands for one of several open projects"));
         }
         if !is_filled {
             if is_name(name) || inner.starts_with("env:") {
@@ -189,8 +217,10 @@ mod tests {
 
     #[test]
     fn placeholders_that_only_a_host_can_fill_are_refused() {
-        check("cursor", "${workspaceFolder}/x", Err("the project that is open"));
-        check("claude-code", "${CLAUDE_PROJECT_DIR}", Err("the project that is open"));
+        check("cursor", "${workspaceFolder}/x", Ok("${workspaceFolder}/x"));
+        check("claude-code", "${CLAUDE_PROJECT_DIR}", Ok("${workspaceFolder}"));
+        check("vscode", "${workspaceFolder:api}/x", Err("one of several open projects"));
+        check("claude-code", "${CLAUDE_PLUGIN_ROOT}/x", Err("a folder of a plugin"));
         check("vscode", "${command:x.y}", Err("only VS Code can fill in"));
         check("windsurf", "${file:/x}", Err("only Windsurf can fill in"));
         check("opencode", "{file:~/.key}", Err("`{file:…}`"));

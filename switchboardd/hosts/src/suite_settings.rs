@@ -14,6 +14,8 @@ pub struct SuiteSettings {
     pub limits: ToolLimits,
     /// `timeouts.childSpawnMs`
     pub spawn_ms: Option<u64>,
+    /// Whether `pool.scope` is `workspace`.
+    pub in_workspace: bool,
 }
 
 impl SuiteSettings {
@@ -33,6 +35,9 @@ impl SuiteSettings {
         }
         if let Some(ms) = self.spawn_ms {
             members.push(("timeouts", "childSpawnMs", Tree::Raw(ms.to_string())));
+        }
+        if self.in_workspace {
+            members.push(("pool", "scope", Tree::Text("workspace".to_owned())));
         }
         members
     }

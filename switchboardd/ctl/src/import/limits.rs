@@ -66,11 +66,12 @@ fn together<'a>(
 ) -> Result<SuiteSettings, String> {
     let before = exposed(config, name).map_err(|error| error.why)?;
     let mut limits = before.clone();
-    let mut spawn_ms = None;
+    let (mut spawn_ms, mut in_workspace) = (None, false);
     for result in group {
         limits.restrict(result.limits.as_ref().map_err(Clone::clone)?)?;
-        if matches!(result.outcome, ImportOutcome::Taken { .. }) {
+        if let ImportOutcome::Taken { in_workspace: runs_there, .. } = &result.outcome {
             spawn_ms = spawn_ms.max(startup_ms(&result.entry.value));
+            in_workspace |= runs_there;
         }
     }
     let is_same = limits.allow == before.allow && limits.deny == before.deny;
@@ -79,7 +80,7 @@ fn together<'a>(
     } else {
         ToolLimits { allow: limits.allow, deny: limits.deny, ..ToolLimits::default() }
     };
-    Ok(SuiteSettings { limits, spawn_ms })
+    Ok(SuiteSettings { limits, spawn_ms, in_workspace })
 }
 
 /// Says what each host's limits were, and which settings are not carried over.

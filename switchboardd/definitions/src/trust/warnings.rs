@@ -177,6 +177,21 @@ fn remote_warnings(remote: &Remote) -> Vec<String> {
     warnings
 }
 
+/// Whether a program runs what its arguments name: a shell, an interpreter or a package runner.
+pub fn runs_arguments(program: &str) -> bool {
+    let name = without_version(program.rsplit('/').next().unwrap_or(program));
+    SHELLS.contains(&name)
+        || INTERPRETERS.contains(&name)
+        || RUN_OTHERS.contains(&name)
+        || RUNNERS.iter().any(|(runner, _)| *runner == name)
+}
+
+/// Whether a program is a shell or an interpreter, which loads code from its directory.
+pub fn is_interpreter(program: &str) -> bool {
+    let name = without_version(program.rsplit('/').next().unwrap_or(program));
+    SHELLS.contains(&name) || INTERPRETERS.contains(&name)
+}
+
 fn without_version(word: &str) -> &str {
     word.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
 }
@@ -200,7 +215,8 @@ fn is_short_flag(arg: &str, flag: char) -> bool {
     })
 }
 
-fn loads_code(name: &str) -> bool {
+/// Whether a variable can make a program run other code.
+pub fn loads_code(name: &str) -> bool {
     CODE_LOADING_VARIABLES.contains(&name)
         || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
