@@ -93,7 +93,8 @@ impl Catalog {
             .map(|((layer, entry), name)| {
                 let of_workspace = !std::ptr::eq(layer, &**personal);
                 let pool = pool(layer, entry, !of_workspace, pools, services);
-                let metrics = services.metrics.of_suite(&name, &entry.definition.file);
+                let metrics =
+                    services.metrics.of_suite(&name, &entry.definition.name, &entry.definition.file);
                 Suite::new(name, entry, &layer.config, of_workspace, pool, metrics)
             })
             .collect();

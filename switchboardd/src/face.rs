@@ -80,7 +80,9 @@ async fn answer(
         Ok(SuiteReply::NeedsInput(_)) => {
             Failure::Panicked.answer(ProtocolEra::Legacy, request.method, request.id.get())
         }
-        Ok(SuiteReply::Own(result)) => rpc::result(request.id.get(), &result),
+        Ok(SuiteReply::Own(result) | SuiteReply::Refused { result, .. }) => {
+            rpc::result(request.id.get(), &result)
+        }
         Err(failure) => {
             tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
             failure.answer(ProtocolEra::Legacy, request.method, request.id.get())

@@ -250,6 +250,7 @@ impl Reloader {
         if why == ReloadCause::Requested || !layer.is_same(&before.personal) || before.has_retired_pool() {
             self.daemon.services.budget.set(layer.config.budget);
             self.daemon.services.logins.set(layer.config.oauth.clone());
+            self.daemon.call_recorder.set_mode(layer.config.record);
             self.show(&self.daemon.workspaces.personal, &Arc::new(layer), None, why);
         }
         problems

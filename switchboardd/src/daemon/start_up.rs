@@ -111,6 +111,7 @@ async fn serve(args: &ServeArgs) -> Result<(), Fatal> {
         daemon.services.run_log.close();
     }
     daemon.services.savings_recorder.flush();
+    daemon.call_recorder.flush();
     lock_file::remove_daemon_file(&paths);
     drop(lock);
     // After the lock is released: only this process waits for the collector.

@@ -27,7 +27,11 @@ pub async fn run_request(
     let params = RequestParams::read(params);
     let claim = request_meta::parse(method, &params);
     let era = claimed_era(&claim);
-    let (running, aborted) = RunningRequest::begin(context, incoming, &params.meta);
+    let client = match &claim {
+        Ok(Some(meta)) => meta.client.clone(),
+        _ => None,
+    };
+    let (running, aborted) = RunningRequest::begin(context, incoming, &params.meta, client);
     let notes = &running.operation.notes;
     let request = HostRequest { id, method, params: &params, notes: Some(notes) };
     let catalog = context.session.workspace().catalog();
@@ -60,13 +64,15 @@ pub async fn repeat_request(context: RequestContext<'_>, incoming: IncomingReque
 }
 
 /// A request in flight: its session can cancel it, the daemon waits for it, and metrics time it. Dropping it
-/// ends all three.
+/// ends all three and records it.
 struct RunningRequest<'a> {
     context: RequestContext<'a>,
     /// False for `subscriptions/listen`: a draining daemon does not wait for it. Shims repeat it at the next
     /// daemon; over HTTP the stream ends, as the specification says.
     is_awaited: bool,
     operation: Operation,
+    /// `clientInfo` of a modern request.
+    client: Option<Box<str>>,
     registered: Option<RequestGuard>,
 }
 
@@ -75,6 +81,7 @@ impl<'a> RunningRequest<'a> {
         context: RequestContext<'a>,
         request: IncomingRequest<'_>,
         meta: &Members<'_>,
+        client: Option<Box<str>>,
     ) -> (Self, oneshot::Receiver<AbortReason>) {
         let RequestContext { daemon, session, face, via, parent, .. } = context;
         let is_awaited = request.method != methods::LISTEN;
@@ -86,9 +93,10 @@ impl<'a> RunningRequest<'a> {
             id: request.id,
             meta,
             parent,
+            wants_arguments: daemon.call_recorder.wants_arguments(),
         });
         let (registered, aborted) = session.register_request(request.id.get());
-        (Self { context, is_awaited, operation, registered: Some(registered) }, aborted)
+        (Self { context, is_awaited, operation, client, registered: Some(registered) }, aborted)
     }
 }
 
@@ -96,7 +104,8 @@ impl Drop for RunningRequest<'_> {
     fn drop(&mut self) {
         let daemon = self.context.daemon;
         drop(self.registered.take());
-        daemon.services.metrics.end(&mut self.operation);
+        let ended = daemon.services.metrics.end(&mut self.operation);
+        daemon.call_recorder.record(self.context.session, self.client.take(), ended);
         if self.is_awaited {
             daemon.end_request();
         }
