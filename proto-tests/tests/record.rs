@@ -278,6 +278,35 @@ fn what_is_held_or_asked_is_recorded() {
 }
 
 #[test]
+fn calls_that_a_stopping_daemon_refuses_or_fails_are_recorded() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let mut daemon = home.daemon();
+    let host = HttpHost::open(daemon.endpoint(), "/mcp", "2025-11-25", &json!({}));
+    let params: Value = serde_json::from_str(&call_params("kid", "echo", "{}")).unwrap();
+    host.ask("tools/call", &params);
+    let slow: Value = serde_json::from_str(&call_params("kid", "hang", "{}")).unwrap();
+    let open = host.post(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": slow}));
+    daemon.signal(Signal::TERM);
+    until_true("the drain", TEST_TIMEOUT, || daemon.log().contains("draining"));
+    // Refused: the daemon waits for the call in flight.
+    host.ask("tools/call", &params);
+    ModernHost::new(daemon.endpoint(), "/mcp").ask("tools/call", &params);
+    // The second signal ends the wait.
+    daemon.signal(Signal::TERM);
+    daemon.ended(TEST_TIMEOUT);
+    drop(open);
+    let all = calls(&home, &[]);
+    let seen: Vec<String> = all.iter().map(|call| format!("{} {}", call["tool"], call["outcome"])).collect();
+    assert_eq!(
+        seen,
+        [r#""echo" "ok""#, r#""echo" "stopped""#, r#""echo" "stopped""#, r#""hang" "stopped""#],
+        "{all:?}"
+    );
+    assert!(all.iter().all(|call| call["host"] == "test-host" && call["suite"] == "kid_suite"), "{all:?}");
+}
+
+#[test]
 fn the_record_outlives_the_daemon() {
     let home = Home::new();
     home.child("kid", &["echo"]);

@@ -35,7 +35,7 @@ pub use crate::session::Face;
 pub use aggregate::instructions;
 use context::HostRequest;
 pub use context::{IncomingRequest, RequestContext, era_of};
-pub use run::{repeat_request, run_request};
+pub use run::{record_refusal, repeat_request, run_request};
 
 /// Answers a request with the whole message for the host. A call joins its child's queue before the first
 /// `.await` that waits; the order of a session's messages depends on that.

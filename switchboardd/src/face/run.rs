@@ -2,17 +2,19 @@
 //! early when its host cancels it or the daemon aborts it.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use switchboard_mcp::era::request_meta;
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_mcp::methods;
 use switchboard_wire::members::Members;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::catch::catch;
 use super::context::claimed_era;
 use super::{HostRequest, IncomingRequest, RequestContext, answer};
-use crate::observe::metrics::{HostOperation, Operation};
+use crate::observe::metrics::{EndedOperation, HostOperation, Operation, ReplyKind, ToolLabel, known_method};
 use crate::session::{AbortReason, RequestGuard, SequenceTicket};
 use crate::suite::failure::Failure;
 
@@ -52,6 +54,36 @@ pub async fn run_request(
     };
     notes.record_end();
     Some(answer)
+}
+
+/// Records a call that ends before it is run. `kind` says why, in the words of `suite/failure.rs`.
+pub fn record_refusal(context: RequestContext<'_>, incoming: IncomingRequest<'_>, kind: &'static str) {
+    let params = RequestParams::read(incoming.params);
+    let catalog = context.session.workspace().catalog();
+    let name = params.members.text("name");
+    let arguments = params.members.get("arguments").and_then(Members::of).unwrap_or_default();
+    let (suite, tool) = match context.face.child() {
+        Some(child) => (catalog.child(child), name),
+        None => (name.and_then(|name| catalog.suite(&name)), arguments.text("subtool")),
+    };
+    let client = match request_meta::parse(incoming.method, &params) {
+        Ok(Some(meta)) => meta.client,
+        _ => None,
+    };
+    let refused = EndedOperation {
+        at: Instant::now(),
+        took: Duration::ZERO,
+        via: context.via,
+        method: known_method(incoming.method),
+        suite: suite.map(|suite| suite.metrics.clone()),
+        tool: tool.map(|tool| ToolLabel::New(tool.into())),
+        introspects: arguments.text("action").as_deref() == Some("introspect"),
+        error: Some(kind),
+        reply: ReplyKind::Answer,
+        is_retry: false,
+        details: None,
+    };
+    context.daemon.call_recorder.record(context.session, client, refused);
 }
 
 /// Repeats a request that an earlier daemon answered, for its side effects. The answer is dropped.
