@@ -49,6 +49,7 @@ try {
   assert.match(await row(page, "mock_suite").textContent(), /cold/);
   assert.equal(await page.isVisible("#overview"), false);
   assert.equal(await page.isVisible("#sessions"), false);
+  assert.equal(await page.isVisible("#calls"), false);
   assert.ok(!(await page.content()).includes(stage.root), "the page tells where files are");
   done("without a code there are names and states only");
 
@@ -87,7 +88,10 @@ try {
   assert.equal((await row(page, "mock_suite").locator('td[data-label="Calls"]').textContent()).trim(), "21");
   assert.match(await page.locator("#traffic .bars .calls").getAttribute("d"), /^M/);
   assert.match(await page.locator("#traffic .bars").getAttribute("aria-label"), /21 calls/);
-  done("calls are counted without a reload");
+  const call = page.locator("#call-rows tr", { hasText: "Some Editor" });
+  await until("the calls", async () => (await call.count()) === 21);
+  assert.match(await call.first().textContent(), /ago.*shop.*mock_suite.*echo.*ms.*ok/);
+  done("calls are counted and listed without a reload");
 
   // One that fails.
   await host.call("text", "no-such-subtool");
@@ -96,6 +100,7 @@ try {
   await host.call("broken", "x");
   await page.locator("#attention-list li", { hasText: "broken_suite" }).waitFor();
   await page.locator("#error-list li", { hasText: "broken_suite" }).first().waitFor();
+  await page.locator("#call-rows tr", { hasText: "refused" }).filter({ hasText: "no-such-subtool" }).waitFor();
   done("a new file is a new suite, and what fails is said");
 
   // What a workspace brings waits for a person, with what to type.

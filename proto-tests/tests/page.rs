@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "/",
     "/page/page.css",
     "/page/icon.svg",
@@ -24,6 +24,7 @@ const PARTS: [&str; 12] = [
     "/page/link.js",
     "/page/view.js",
     "/page/savings.js",
+    "/page/calls.js",
     "/page/suites.js",
     "/page/figures.js",
     "/page/charts.js",

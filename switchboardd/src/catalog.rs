@@ -94,7 +94,8 @@ impl Catalog {
                 let of_workspace = !std::ptr::eq(layer, &**personal);
                 let root = own.map(|own| own.config.folder.as_path());
                 let pool = pool(layer, entry, !of_workspace, root, pools, services);
-                let metrics = services.metrics.of_suite(&name, &entry.definition.file);
+                let metrics =
+                    services.metrics.of_suite(&name, &entry.definition.name, &entry.definition.file);
                 Suite::new(name, entry, &layer.config, of_workspace, pool, metrics)
             })
             .collect();

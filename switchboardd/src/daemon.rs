@@ -66,6 +66,9 @@ pub async fn run(reloader: &Arc<Reloader>, listeners: Vec<Listener>, stop: impl 
     let _serving = Serving::begin();
     let server = HttpServer::new(daemon.clone(), reloader.clone());
     listeners.into_iter().for_each(|listener| server.serve_listener(listener));
+    // A task of its own: calls that end while the daemon drains are written as soon as the others.
+    let recorder = daemon.call_recorder.clone();
+    let recording = tokio::spawn(async move { recorder.run_flush_loop().await });
     let mut phase = daemon.phase();
     let stop = tokio::select! {
         stop = stop => Some(stop),
@@ -81,6 +84,7 @@ pub async fn run(reloader: &Arc<Reloader>, listeners: Vec<Listener>, stop: impl 
         None => {}
     }
     shut_down(daemon, &server, stop == Some(Stop::AtOnce)).await;
+    recording.abort();
 }
 
 /// Runs the tasks that do not belong to a request; never resolves.

@@ -34,7 +34,7 @@ use crate::suite::failure::Failure;
 pub use crate::session::Face;
 use context::HostRequest;
 pub use context::{IncomingRequest, RequestContext, era_of};
-pub use run::{repeat_request, run_request};
+pub use run::{record_refusal, repeat_request, run_request};
 
 /// Answers a request with the whole message for the host. A call joins its child's queue before the first
 /// `.await` that waits; the order of a session's messages depends on that.
@@ -79,7 +79,9 @@ async fn answer(
         Ok(SuiteReply::NeedsInput(_)) => {
             Failure::Panicked.answer(ProtocolEra::Legacy, request.method, request.id.get())
         }
-        Ok(SuiteReply::Own(result)) => rpc::result(request.id.get(), &result),
+        Ok(SuiteReply::Own(result) | SuiteReply::Refused { result, .. }) => {
+            rpc::result(request.id.get(), &result)
+        }
         Err(failure) => {
             tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
             failure.answer(ProtocolEra::Legacy, request.method, request.id.get())

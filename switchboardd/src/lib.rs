@@ -25,6 +25,8 @@ pub(crate) mod face;
 
 pub(crate) mod state;
 
+pub(crate) mod record;
+
 pub(crate) mod changes;
 
 pub(crate) mod session;
@@ -52,6 +54,7 @@ pub(crate) mod system;
 pub use caller::{CALL, Caller, START};
 pub use catalog::layer::{Layer, Locations};
 pub use pool::RootsOf;
+pub use record::{CallRecord, RecordEntry, RecordFiles};
 pub use reload::watch::folder::Folder;
 pub use savings::tokens::{COUNT_TOKENS, TOKENIZER};
 pub use state::{Daemon, page_access};

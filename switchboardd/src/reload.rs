@@ -270,6 +270,7 @@ impl Reloader {
         if let Some(layer) = layer {
             self.daemon.services.budget.set(layer.config.budget);
             self.daemon.services.logins.set(layer.config.oauth.clone());
+            self.daemon.call_recorder.set_mode(layer.config.record);
             self.show(&self.daemon.workspaces.personal, (Arc::new(layer), None), why).await;
         }
         problems

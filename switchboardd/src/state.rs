@@ -35,6 +35,7 @@ use crate::observe::metrics::series::EntryPoint;
 use crate::pool::budget::Budget;
 use crate::pool::manifest::Manifests;
 use crate::pool::{ChildServices, Member, MemberRegistry};
+use crate::record::CallRecorder;
 use crate::savings::recorder::SavingsRecorder;
 use crate::session::suspended_calls::SuspendedCalls;
 use crate::session::{AbortReason, Disconnects, Session, Sessions};
@@ -58,6 +59,8 @@ pub struct Daemon {
     pub sessions: Arc<Sessions>,
     pub disconnects: Disconnects,
     pub services: ChildServices,
+    /// What hosts called.
+    pub call_recorder: Arc<CallRecorder>,
     /// Calls that wait for input from their hosts.
     pub suspended_calls: Arc<SuspendedCalls>,
     /// Notifies hosts of changed lists.
@@ -120,6 +123,8 @@ impl Daemon {
         };
         services.budget.set(config.budget);
         services.logins.set(config.oauth.clone());
+        let call_recorder = CallRecorder::new(&locations.state, &services.metrics, &services.status_changed);
+        call_recorder.set_mode(config.record);
         let (sessions, reload_requests) = (Arc::default(), Arc::default());
         let (workspace_loader, workspaces) =
             WorkspaceLoader::new(config, locations, &services, &sessions, &reload_requests);
@@ -132,6 +137,7 @@ impl Daemon {
             disconnects: Disconnects::default(),
             list_changes: ListChanges::new(services.lists_changed.clone()),
             services,
+            call_recorder,
             workspaces,
             workspace_loader,
             reload_requests,

@@ -15,6 +15,7 @@ pub mod login;
 mod obstacle;
 pub mod outgoing;
 pub mod own_words;
+mod recorded_call;
 mod reply;
 pub mod summary;
 pub mod suspendable;
@@ -47,7 +48,7 @@ use crate::suite::failure::Failure;
 pub use context::CallContext;
 use login::LoginOutcome;
 pub use reply::SuiteReply;
-use reply::{text_result, tool_error};
+use reply::{refusal, text_result, tool_error};
 pub use suspendable::{InputNeeded, SuspendableCall};
 
 /// Interval of progress messages to a caller that waits for a child.
@@ -302,6 +303,9 @@ impl Suite {
                 if let Some((notes, subtool)) = call.notes.zip(call.tool) {
                     notes.tool(subtool);
                 }
+                if let Some(notes) = call.notes.filter(|notes| notes.wants_arguments) {
+                    self.note_arguments(params.arguments.get("args"), notes);
+                }
                 self.call(call, params).await
             }
             Ok(Some(action)) => Ok(tool_error(&format!(
@@ -408,8 +412,8 @@ impl Suite {
     }
 
     pub fn not_allowed(&self, subtool: &str) -> SuiteReply {
-        let refusal = Failure::NotAllowed { suite: self.name.clone(), subtool: subtool.to_owned() };
-        tool_error(&refusal.to_string())
+        let failure = Failure::NotAllowed { suite: self.name.clone(), subtool: subtool.to_owned() };
+        refusal(failure.kind(), &failure.to_string())
     }
 
     fn unknown_subtool(&self, subtool: &str, list: &ToolList) -> SuiteReply {
@@ -427,7 +431,8 @@ impl Suite {
                 format!("there are {}{}", some.join(", "), if names.len() > 20 { " and more" } else { "" })
             }
         };
-        tool_error(&format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name))
+        let sentence = format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name);
+        refusal("unknown_tool", &sentence)
     }
 }
 

@@ -3,6 +3,7 @@
 mod help;
 mod hosts;
 mod own;
+mod since;
 
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use switchboardd::logging::LogFormat;
 
 pub use help::{command, daemon_command, parse};
 pub use hosts::{HostSelection, Import, Setup, Undo};
-pub use own::{Add, Secret};
+pub use own::{Add, CallsQuery, Secret};
 
 const AS_SHIM: &str = "As the shim";
 const AS_DAEMON: &str = "As the daemon";
@@ -128,6 +129,14 @@ pub enum Command {
         /// A JSON object, @FILE that holds one, or - for standard input [default: {}]
         arguments: Option<String>,
     },
+    /// Show what hosts called: when, for how long, and what came of it
+    ///
+    /// Newest last, in the order in which the calls ended. The arguments of calls are recorded only if `record` in your
+    /// config says so. Works without a daemon, too.
+    #[command(
+        after_help = "Examples:\n  switchboard calls -f\n  switchboard calls --since 1h --suite github\n  switchboard calls --host cursor --json | jq -r '.calls[].tool'"
+    )]
+    Calls(CallsQuery),
     /// Show the daemon's log, or what a server wrote to its standard error
     #[command(after_help = "Examples:\n  switchboard logs -f\n  switchboard logs github -n 20")]
     Logs {

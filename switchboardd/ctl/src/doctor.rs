@@ -106,6 +106,7 @@ async fn find_all(args: &Args) -> Vec<Finding> {
         findings.extend(running::port(status.as_ref(), &local.personal.config));
     }
     findings.extend(running::suites(status.as_ref()));
+    findings.extend(running::record(status.as_ref()));
     findings.extend(machine::watches(status.as_ref()));
     findings.extend(hosts::check(&home));
     findings.extend(machine::linger(&home));

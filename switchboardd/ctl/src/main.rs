@@ -10,6 +10,7 @@ mod args;
 mod ask;
 mod browser;
 mod call;
+mod calls;
 mod check;
 mod daemon_session;
 mod doctor;
@@ -123,6 +124,7 @@ async fn run(args: Args) -> ExitCode {
         Command::Call { suite, subtool, arguments } => {
             call::run(&args, suite, subtool, arguments.as_deref()).await
         }
+        Command::Calls(query) => calls::run(&args, query).await,
         Command::Completions { shell } => shell::completions(args.json, *shell),
         Command::Man { page, out } => shell::man(args.json, page.as_deref(), out.as_deref()),
         Command::Reload => start::reload(&args).await,

@@ -26,7 +26,7 @@ pub const FILE_NAME: &str = "switchboard.config.json";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigOwner {
     Personal,
-    /// A workspace cannot set `http`, `budget`, `trust`, `oauth` or `watch`.
+    /// A workspace cannot set `http`, `budget`, `trust`, `oauth`, `watch` or `record`.
     Workspace,
 }
 
@@ -71,6 +71,8 @@ pub struct Config {
     pub trust: TrustConfig,
     pub oauth: OauthConfig,
     pub watch: Watch,
+    /// What is recorded of calls.
+    pub record: RecordMode,
 }
 
 /// Settings for logins to remote servers.
@@ -124,6 +126,30 @@ impl Watch {
         match self {
             Self::Events => "events",
             Self::Poll => "poll",
+        }
+    }
+}
+
+/// What is recorded of calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RecordMode {
+    /// Nothing.
+    Off,
+    /// Who called what, when, for how long, and what came of it.
+    #[default]
+    Calls,
+    /// Also the arguments, redacted.
+    Arguments,
+}
+
+impl RecordMode {
+    pub const ALL: [Self; 3] = [Self::Off, Self::Calls, Self::Arguments];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Calls => "calls",
+            Self::Arguments => "arguments",
         }
     }
 }
@@ -340,6 +366,7 @@ impl Config {
             trust: TrustConfig::default(),
             oauth: OauthConfig::default(),
             watch: Watch::default(),
+            record: RecordMode::default(),
         }
     }
 

@@ -71,7 +71,8 @@ impl StderrRing {
         Self { hidden, ..Self::default() }
     }
 
-    pub(super) fn hidden(&self) -> &Redactor {
+    /// Hides the values that the child was given.
+    pub fn hidden(&self) -> &Redactor {
         &self.hidden
     }
 

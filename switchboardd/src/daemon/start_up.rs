@@ -35,6 +35,9 @@ use crate::system::logging;
 /// How long clearing up waits, so that the first answers go out before it.
 const SWEEP_DELAY: Duration = Duration::from_millis(100);
 
+/// How long aborted calls may take to end.
+const ABORT_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// While it is held, no other process starts a daemon at these paths.
 pub async fn start_lock(paths: &RuntimePaths) -> Result<std::fs::File, Fatal> {
     let io = |error| Fatal::Io { what: format!("`{}` cannot be used", paths.start_lock.display()), error };
@@ -111,6 +114,10 @@ async fn serve(args: &ServeArgs) -> Result<(), Fatal> {
         daemon.services.run_log.close();
     }
     daemon.services.savings_recorder.flush();
+    // After a second signal, calls are still in flight: they end here, so that they are recorded.
+    daemon.abort_all();
+    let _ = tokio::time::timeout(ABORT_TIMEOUT, daemon.shutdown.wait_idle()).await;
+    daemon.call_recorder.flush();
     lock_file::remove_daemon_file(&paths);
     drop(lock);
     // After the lock is released: only this process waits for the collector.

@@ -57,10 +57,16 @@ async fn call(
         .members
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
-    let suite =
-        catalog.suite(&name).ok_or_else(|| Failure::InvalidParams(format!("Unknown tool: {name}")))?;
+    let suite = catalog.suite(&name).ok_or_else(|| {
+        request.notes.iter().for_each(|notes| notes.unknown_suite(&name));
+        Failure::InvalidParams(format!("Unknown tool: {name}"))
+    })?;
     request.set_suite(suite);
     if suite.pending().is_some() && consent::may_ask(daemon, session, caller, suite) {
+        if let Some(notes) = request.notes {
+            notes.record_question();
+            suite.note_call(params, notes);
+        }
         if caller.as_stateless().is_some() {
             let asked = ask_first(daemon.clone(), session.clone(), caller.clone(), request);
             return SuspendableCall::new(caller, suite, None, asked).run_until_input().await;

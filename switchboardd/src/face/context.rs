@@ -9,8 +9,8 @@ use switchboard_wire::raw::Raw;
 
 use super::Face;
 use crate::caller::Caller;
-use crate::observe::metrics::OperationNotes;
 use crate::observe::metrics::series::EntryPoint;
+use crate::observe::metrics::{OperationNotes, ReplyKind};
 use crate::observe::telemetry::trace::SpanContext;
 use crate::session::Session;
 use crate::state::Daemon;
@@ -77,7 +77,12 @@ impl HostRequest<'_> {
     pub(super) fn record_outcome(&self, said: &Result<SuiteReply, Failure>) {
         let Some(note) = self.notes else { return };
         match said {
-            Ok(said) => note.record_answer(said.error()),
+            Ok(said) => {
+                note.record_answer(said.error());
+                if said.kind() != ReplyKind::Answer {
+                    note.record_reply(said.kind());
+                }
+            }
             Err(failure) => note.record_failure(failure.kind(), failure),
         }
     }

@@ -24,6 +24,10 @@ pub(super) async fn forward(
     let token = request.params.progress_token();
     (call.tool, call.token) = (tool, token.map(Raw::get));
     let lease = suite.lease(call).await?;
+    if let Some(notes) = request.notes.filter(|notes| notes.wants_arguments && tool.is_some()) {
+        // Once more: now a child runs, and the values that it was given are known.
+        suite.note_own_call(request.params, notes);
+    }
     let params = OutgoingParams::Forward { params: request.params.raw, token, swap: swap.as_ref() };
     let sent = suite.send(lease, call, request.method, &params).await;
     let sent = sent.map_err(|error| suite.unavailable(tool, error))?;

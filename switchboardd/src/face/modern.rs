@@ -83,13 +83,20 @@ impl ModernRequest<'_> {
         let mut pinned = None;
         let mut params = None;
         if let Some(Retry { responses, state: Some(state) }) = Retry::of(request.params.raw)? {
+            request.notes.iter().for_each(|notes| notes.record_retry());
             match daemon.suspended_calls.verify_state(&state, self.state_binding())? {
                 StateTarget::SuspendedCall(name) => {
                     let mut call = daemon.suspended_calls.take(&name).ok_or(BadState::Expired)?;
                     call.resume(listener, request.params.progress_token().map(Raw::get));
                     call.supply_inputs(&responses);
                     let child = call.child.clone();
-                    catalog.child(&child).iter().for_each(|suite| request.set_suite(suite));
+                    if let Some(suite) = catalog.child(&child) {
+                        request.set_suite(suite);
+                        request.notes.iter().for_each(|notes| match face {
+                            Face::Aggregate => suite.note_call(request.params, notes),
+                            Face::Child(_) => suite.note_own_call(request.params, notes),
+                        });
+                    }
                     let said = call.run_until_input().await?;
                     let is_all = *face == Face::Aggregate;
                     return Ok(if is_all { links::rewrite_uris(catalog, &child, said) } else { said });
@@ -158,7 +165,7 @@ impl ModernRequest<'_> {
                 }
                 _ => return Ok(answer.for_host(id)),
             },
-            SuiteReply::Own(result) => self.ours(&result),
+            SuiteReply::Own(result) | SuiteReply::Refused { result, .. } => self.ours(&result),
             SuiteReply::Error(error) => return Ok(rpc::error(id, &error)),
             SuiteReply::NeedsInput(asks) => match *asks {
                 InputNeeded::Child { answer, pid } => return Ok(self.wrapped(&answer, pid)),

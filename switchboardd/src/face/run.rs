@@ -2,17 +2,19 @@
 //! early when its host cancels it or the daemon aborts it.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use switchboard_mcp::era::request_meta;
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_mcp::methods;
 use switchboard_wire::members::Members;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::catch::catch;
 use super::context::claimed_era;
 use super::{HostRequest, IncomingRequest, RequestContext, answer};
-use crate::observe::metrics::{HostOperation, Operation};
+use crate::observe::metrics::{EndedOperation, HostOperation, Operation, ReplyKind, ToolLabel, known_method};
 use crate::session::{AbortReason, RequestGuard, SequenceTicket};
 use crate::suite::failure::Failure;
 
@@ -27,7 +29,11 @@ pub async fn run_request(
     let params = RequestParams::read(params);
     let claim = request_meta::parse(method, &params);
     let era = claimed_era(&claim);
-    let (running, aborted) = RunningRequest::begin(context, incoming, &params.meta);
+    let client = match &claim {
+        Ok(Some(meta)) => meta.client.clone(),
+        _ => None,
+    };
+    let (running, aborted) = RunningRequest::begin(context, incoming, &params.meta, client);
     let notes = &running.operation.notes;
     let request = HostRequest { id, method, params: &params, notes: Some(notes) };
     let catalog = context.session.workspace().catalog();
@@ -50,6 +56,36 @@ pub async fn run_request(
     Some(answer)
 }
 
+/// Records a call that ends before it is run. `kind` says why, in the words of `suite/failure.rs`.
+pub fn record_refusal(context: RequestContext<'_>, incoming: IncomingRequest<'_>, kind: &'static str) {
+    let params = RequestParams::read(incoming.params);
+    let catalog = context.session.workspace().catalog();
+    let name = params.members.text("name");
+    let arguments = params.members.get("arguments").and_then(Members::of).unwrap_or_default();
+    let (suite, tool) = match context.face.child() {
+        Some(child) => (catalog.child(child), name),
+        None => (name.and_then(|name| catalog.suite(&name)), arguments.text("subtool")),
+    };
+    let client = match request_meta::parse(incoming.method, &params) {
+        Ok(Some(meta)) => meta.client,
+        _ => None,
+    };
+    let refused = EndedOperation {
+        at: Instant::now(),
+        took: Duration::ZERO,
+        via: context.via,
+        method: known_method(incoming.method),
+        suite: suite.map(|suite| suite.metrics.clone()),
+        tool: tool.map(|tool| ToolLabel::New(tool.into())),
+        introspects: arguments.text("action").as_deref() == Some("introspect"),
+        error: Some(kind),
+        reply: ReplyKind::Answer,
+        is_retry: false,
+        details: None,
+    };
+    context.daemon.call_recorder.record(context.session, client, refused);
+}
+
 /// Repeats a request that an earlier daemon answered, for its side effects. The answer is dropped.
 pub async fn repeat_request(context: RequestContext<'_>, incoming: IncomingRequest<'_>) {
     let IncomingRequest { id, method, params } = incoming;
@@ -60,13 +96,15 @@ pub async fn repeat_request(context: RequestContext<'_>, incoming: IncomingReque
 }
 
 /// A request in flight: its session can cancel it, the daemon waits for it, and metrics time it. Dropping it
-/// ends all three.
+/// ends all three and records it.
 struct RunningRequest<'a> {
     context: RequestContext<'a>,
     /// False for `subscriptions/listen`: a draining daemon does not wait for it. Shims repeat it at the next
     /// daemon; over HTTP the stream ends, as the specification says.
     is_awaited: bool,
     operation: Operation,
+    /// `clientInfo` of a modern request.
+    client: Option<Box<str>>,
     registered: Option<RequestGuard>,
 }
 
@@ -75,6 +113,7 @@ impl<'a> RunningRequest<'a> {
         context: RequestContext<'a>,
         request: IncomingRequest<'_>,
         meta: &Members<'_>,
+        client: Option<Box<str>>,
     ) -> (Self, oneshot::Receiver<AbortReason>) {
         let RequestContext { daemon, session, face, via, parent, .. } = context;
         let is_awaited = request.method != methods::LISTEN;
@@ -86,9 +125,10 @@ impl<'a> RunningRequest<'a> {
             id: request.id,
             meta,
             parent,
+            wants_arguments: daemon.call_recorder.wants_arguments(),
         });
         let (registered, aborted) = session.register_request(request.id.get());
-        (Self { context, is_awaited, operation, registered: Some(registered) }, aborted)
+        (Self { context, is_awaited, operation, client, registered: Some(registered) }, aborted)
     }
 }
 
@@ -96,7 +136,8 @@ impl Drop for RunningRequest<'_> {
     fn drop(&mut self) {
         let daemon = self.context.daemon;
         drop(self.registered.take());
-        daemon.services.metrics.end(&mut self.operation);
+        let ended = daemon.services.metrics.end(&mut self.operation);
+        daemon.call_recorder.record(self.context.session, self.client.take(), ended);
         if self.is_awaited {
             daemon.end_request();
         }

@@ -67,7 +67,7 @@ async fn dispatch(
         methods::TOOLS_LIST => list_tools(suite, caller, request).await,
         methods::TOOLS_CALL => {
             let tool = called_tool(&request.params.members)?;
-            request.notes.iter().for_each(|note| note.tool(&tool));
+            request.notes.iter().for_each(|notes| suite.note_own_call(request.params, notes));
             if !suite.settings.expose.permits(&tool) {
                 return Ok(suite.not_allowed(&tool));
             }

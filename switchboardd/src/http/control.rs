@@ -17,7 +17,7 @@ use serde_json::json;
 use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::hop::Draining;
 
-use super::discovery::no_such;
+use super::discovery::{no_such, record_json};
 use super::errors::{HttpError, json_response};
 use super::request_body::read_body;
 use crate::catalog::Catalog;
@@ -69,6 +69,7 @@ pub(super) async fn run_order(
             let after = if same { wanted.after } else { 0 };
             logs::answer(&daemon, &find_suite(&daemon, &wanted).await?, after, wanted.wait_ms).await
         }
+        "calls" => Ok(calls(&daemon).await),
         "explain" => Ok(explain::answer(&find_suite(&daemon, &wanted).await?)),
         "longest-step" => Ok(longest_step::answer(&daemon, wanted.wait_ms).await),
         "login" => login::begin(&find_suite(&daemon, &wanted).await?).await,
@@ -111,6 +112,13 @@ fn open(daemon: &Daemon) -> Result<Response, HttpError> {
     }
     let life = u64::try_from(CODE_LIFE.as_millis()).unwrap_or(u64::MAX);
     Ok(json_response(StatusCode::OK, json!({ "url": url, "expiresMs": life }).to_string()))
+}
+
+/// Writes the record of calls to its file, where the command reads it.
+async fn calls(daemon: &Arc<Daemon>) -> Response {
+    let recorder = daemon.call_recorder.clone();
+    run_blocking(move || recorder.flush()).await;
+    json_response(StatusCode::OK, record_json(daemon).to_string())
 }
 
 async fn restart(daemon: &Arc<Daemon>, order: &ControlRequest) -> Result<Response, HttpError> {

@@ -99,6 +99,7 @@ pub(super) async fn status(
         let suites: Vec<Value> = catalog.suites.iter().map(|suite| suite_json(suite, access)).collect();
         return shown(&json!({ "status": "ok", "suites": suites }));
     }
+    daemon.call_recorder.load_recent().await;
     let memory_usage = daemon.services.budget.measure_memory().await;
     shown(&full_status(&daemon, &reloader, &memory_usage))
 }
@@ -114,7 +115,9 @@ pub(super) fn full_status(daemon: &Daemon, reloader: &Reloader, memory_usage: &M
     let workspaces = workspaces.iter().map(|known| workspace_state(daemon, known, measured));
     let watched = reloader.watched();
     let config = reloader.broken_config();
-    let problems: Vec<String> = config.iter().map(ToString::to_string).chain(problems(&catalog)).collect();
+    let unrecorded = daemon.call_recorder.problem().map(|why| format!("calls are not recorded: {why}"));
+    let problems: Vec<String> =
+        config.iter().map(ToString::to_string).chain(problems(&catalog)).chain(unrecorded).collect();
     let sessions: Vec<Value> = daemon.sessions.all().iter().map(|session| session_state(session)).collect();
     json!({
         "status": if daemon.phase().borrow().draining().is_some() { "draining" } else { "ok" },
@@ -131,6 +134,8 @@ pub(super) fn full_status(daemon: &Daemon, reloader: &Reloader, memory_usage: &M
         "memoryKb": memory_usage.own.map(metrics_json::kib),
         "calls": metrics_json::calls(metrics, &overall),
         "introspections": overall.introspections,
+        "record": record_json(daemon),
+        "recentCalls": daemon.call_recorder.recent(),
         "lastErrors": metrics_json::last_errors(metrics),
         "whereabouts": daemon.info.get(),
         // Commands cannot check this: this process is not readable from outside.
@@ -148,6 +153,16 @@ pub(super) fn full_status(daemon: &Daemon, reloader: &Reloader, memory_usage: &M
         "denied": denied(&catalog.personal),
         "problems": problems,
         "workspaces": workspaces.collect::<Vec<_>>(),
+    })
+}
+
+/// What is recorded of calls, and where.
+pub(super) fn record_json(daemon: &Daemon) -> Value {
+    let recorder = &daemon.call_recorder;
+    json!({
+        "mode": recorder.mode().as_str(),
+        "file": recorder.files().newest(),
+        "problem": recorder.problem(),
     })
 }
 

@@ -160,6 +160,8 @@ where
                 if session.is_shims || method != methods::TOOLS_CALL {
                     return Err(HttpError::Draining(draining));
                 }
+                let context = context(daemon, face, &session, None);
+                face::record_refusal(context, request, Failure::NotStarted.kind());
                 let answer = Failure::NotStarted.answer(request.era(), &method, id.get());
                 return Ok(with_watermark(&session, Ok(answer)));
             }

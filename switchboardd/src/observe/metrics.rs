@@ -7,6 +7,7 @@
 pub mod child_metrics;
 pub mod latency;
 pub mod names;
+mod operation;
 pub mod outcome;
 pub mod series;
 pub mod suite_metrics;
@@ -14,7 +15,6 @@ mod swept_table;
 pub mod text;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -22,15 +22,16 @@ use std::time::{Duration, SystemTime};
 
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::string;
-use switchboard_wire::members::Members;
-use switchboard_wire::raw::Raw;
-use switchboard_wire::visible::clipped_lines;
 use tokio::time::Instant;
 
 use crate::observe::telemetry::spans::{Span, SpanSide, Spans};
 use crate::observe::telemetry::trace::SpanContext;
 use child_metrics::{ChildCounts, ChildMetrics};
 use names::{LabelName, LabelNames};
+pub use operation::{
+    CallDetails, EndedOperation, HostOperation, Operation, OperationNotes, ReplyKind, ToolLabel,
+};
+use operation::{NotesState, TracedOperation};
 use series::{AllSeries, EntryPoint, Histogram, OperationKind, SeriesKey};
 use suite_metrics::{MetricFigures, STEP, SuiteMetrics};
 use swept_table::SweptTable;
@@ -39,8 +40,6 @@ use swept_table::SweptTable;
 const MAX_RECENT_ERRORS: usize = 50;
 /// Longer request ids are cut to this in a span.
 const MAX_ID_CHARS: usize = 64;
-/// Longer error messages are cut to this.
-const MAX_ERROR_CHARS: usize = 400;
 
 #[derive(Debug)]
 pub struct Metrics {
@@ -74,8 +73,8 @@ impl MetricStore {
     }
 }
 
-/// A suite's name and the file that defines it.
-type SuiteKey = (Box<str>, PathBuf);
+/// A suite's name, its server and the file that defines it.
+type SuiteKey = (Box<str>, Box<str>, PathBuf);
 
 /// An operation that failed.
 #[derive(Debug, Clone)]
@@ -93,7 +92,7 @@ impl Default for Metrics {
         let store = Arc::<MetricStore>::default();
         Self {
             started: Instant::now(),
-            overall: SuiteMetrics::new("", &store.names),
+            overall: SuiteMetrics::new("", "", &store.names),
             store,
             suites: Mutex::default(),
             children: Mutex::default(),
@@ -106,10 +105,11 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// The metrics of a suite, kept across reloads while its name and file stay the same.
-    pub fn of_suite(&self, name: &str, file: &Path) -> Arc<SuiteMetrics> {
+    /// The metrics of a suite, kept across reloads while its name, server and file stay the same.
+    pub fn of_suite(&self, name: &str, server: &str, file: &Path) -> Arc<SuiteMetrics> {
         let mut suites = self.suites.lock().expect("BUG: a look panicked");
-        suites.get((name.into(), file.to_owned()), || SuiteMetrics::new(name, &self.store.names))
+        let key = (name.into(), server.into(), file.to_owned());
+        suites.get(key, || SuiteMetrics::new(name, server, &self.store.names))
     }
 
     /// The metrics shared by all children with this name.
@@ -144,7 +144,7 @@ impl Metrics {
 
     /// Begins a host's request; [`Metrics::end`] ends it.
     pub fn begin(&self, request: HostOperation<'_>) -> Operation {
-        let HostOperation { via, single, method, id, meta, parent } = request;
+        let HostOperation { via, single, method, id, meta, parent, wants_arguments } = request;
         let method = known_method(method);
         let traced = self.spans().map(|spans| {
             let parent = SpanContext::of(meta).or(parent);
@@ -162,7 +162,7 @@ impl Metrics {
         if method == methods::TOOLS_CALL {
             self.overall.enter();
         }
-        let note = OperationNotes::of(method, traced.as_ref().map(|traced| traced.context));
+        let note = OperationNotes::of(method, traced.as_ref().map(|traced| traced.context), wants_arguments);
         Operation { via, single, method, started_at: Instant::now(), notes: note, traced }
     }
 
@@ -230,16 +230,16 @@ impl Metrics {
     }
 
     /// Ends a host's request, completed or not.
-    pub fn end(&self, operation: &mut Operation) {
+    pub fn end(&self, operation: &mut Operation) -> EndedOperation {
         let now = Instant::now();
         let took = now - operation.started_at;
-        let NotesState { suite, tool, introspects, error, message, ended } =
+        let NotesState { suite, tool: called, introspects, error, message, ended, reply, is_retry, details } =
             std::mem::take(&mut *operation.notes.lock());
         let error = if ended { error } else { error.or(Some(outcome::CANCELLED)) };
-        let tool = tool.map(|tool| match tool {
-            ToolLabel::Known(name) => name,
+        let tool = called.as_ref().map(|tool| match tool {
+            ToolLabel::Known(name) => *name,
             // A call that succeeded proves that the tool exists. Unconfirmed names are not interned.
-            ToolLabel::New(name) if error.is_none() => self.store.names.number(&name),
+            ToolLabel::New(name) if error.is_none() => self.store.names.number(name),
             ToolLabel::New(_) => LabelName::OTHER,
         });
         let name = suite.as_ref().map(|suite| suite.name());
@@ -283,7 +283,7 @@ impl Metrics {
             self.record_error(RecentError {
                 at: SystemTime::now(),
                 method,
-                suite: suite.map(|suite| suite.text().into()),
+                suite: suite.as_ref().map(|suite| suite.text().into()),
                 tool: tool.map(|tool| self.text(tool)),
                 kind,
                 // A child's error message is for its host only and may contain anything, so it is not stored.
@@ -292,6 +292,19 @@ impl Metrics {
                     _ => "the child answered with an error of its own".to_owned(),
                 }),
             });
+        }
+        EndedOperation {
+            at: now,
+            took,
+            via,
+            method,
+            suite,
+            tool: called,
+            introspects,
+            error,
+            reply: if ended { reply } else { ReplyKind::Answer },
+            is_retry,
+            details,
         }
     }
 
@@ -309,131 +322,6 @@ impl Metrics {
             troubles.pop_front();
         }
         troubles.push_back(recent_error);
-    }
-}
-
-/// What metrics and traces record of a host's request.
-#[derive(Debug, Clone, Copy)]
-pub struct HostOperation<'a> {
-    pub via: EntryPoint,
-    /// Whether the request is for the face of a single child.
-    pub single: bool,
-    pub method: &'a str,
-    pub id: Raw<'a>,
-    pub meta: &'a Members<'a>,
-    /// A parent span from outside `_meta`.
-    pub parent: Option<SpanContext>,
-}
-
-/// A host's request in flight.
-#[derive(Debug)]
-pub struct Operation {
-    via: EntryPoint,
-    single: bool,
-    method: &'static str,
-    started_at: Instant,
-    pub notes: OperationNotes,
-    traced: Option<Box<TracedOperation>>,
-}
-
-/// What is known only of traced operations.
-#[derive(Debug)]
-struct TracedOperation {
-    context: SpanContext,
-    parent: Option<SpanContext>,
-    id: Box<str>,
-    started_at: SystemTime,
-}
-
-/// What is learned about an operation while it runs.
-#[derive(Debug)]
-pub struct OperationNotes {
-    is_call: bool,
-    /// The operation's own span, the parent of the spans of its requests to children.
-    pub span: Option<SpanContext>,
-    // A leaf lock that only this operation uses; it is here because futures must be `Send`.
-    state: Mutex<NotesState>,
-}
-
-#[derive(Debug, Default)]
-struct NotesState {
-    suite: Option<Arc<SuiteMetrics>>,
-    tool: Option<ToolLabel>,
-    introspects: bool,
-    error: Option<&'static str>,
-    message: Option<String>,
-    ended: bool,
-}
-
-/// The name of a called tool.
-#[derive(Debug)]
-pub enum ToolLabel {
-    Known(LabelName),
-    /// Not interned yet, and not yet confirmed to exist.
-    New(Box<str>),
-}
-
-impl OperationNotes {
-    fn of(method: &'static str, span: Option<SpanContext>) -> Self {
-        Self { is_call: method == methods::TOOLS_CALL, span, state: Mutex::default() }
-    }
-
-    /// Sets the suite that the operation belongs to; only the first call counts.
-    pub fn suite(&self, metrics: &Arc<SuiteMetrics>) {
-        let mut noted = self.lock();
-        if noted.suite.is_none() {
-            if self.is_call {
-                metrics.enter();
-            }
-            noted.suite = Some(metrics.clone());
-        }
-    }
-
-    /// Sets the child's tool that is called.
-    pub fn tool(&self, name: &str) {
-        let mut noted = self.lock();
-        let known = noted.suite.as_ref().and_then(|suite| suite.names.find(name));
-        noted.tool = Some(known.map_or_else(|| ToolLabel::New(name.into()), ToolLabel::Known));
-    }
-
-    /// Whether the tool is not yet confirmed to exist.
-    pub fn is_new_tool(&self) -> bool {
-        matches!(self.lock().tool, Some(ToolLabel::New(_)))
-    }
-
-    /// Confirms that the child has the called tool.
-    pub fn tool_exists(&self) {
-        let mut noted = self.lock();
-        if let NotesState { suite: Some(suite), tool: Some(ToolLabel::New(name)), .. } = &*noted {
-            noted.tool = Some(ToolLabel::Known(suite.names.number(name)));
-        }
-    }
-
-    /// Marks the operation as an introspection.
-    pub fn introspects(&self) {
-        self.lock().introspects = true;
-    }
-
-    /// The operation failed in the daemon or in transit. `kind` is one of the documented error words.
-    pub fn record_failure(&self, kind: &'static str, why: &impl Display) {
-        let mut noted = self.lock();
-        noted.error = Some(kind);
-        noted.message = Some(clipped_lines(&why.to_string(), MAX_ERROR_CHARS));
-    }
-
-    /// The operation was answered; `error` classifies an error that the child sent.
-    pub fn record_answer(&self, error: Option<&'static str>) {
-        let mut noted = self.lock();
-        noted.error = noted.error.or(error);
-    }
-
-    /// The operation finished. One that is dropped unfinished counts as cancelled.
-    pub fn record_end(&self) {
-        self.lock().ended = true;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, NotesState> {
-        self.state.lock().expect("BUG: a note panicked")
     }
 }
 

@@ -10,7 +10,7 @@ use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::outgoing::OutgoingParams;
-use super::{CallContext, HostParams, Suite, SuiteReply, arguments, tool_error};
+use super::{CallContext, HostParams, Suite, SuiteReply, arguments, refusal, tool_error};
 use crate::caller::Caller;
 use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
 use crate::pool::{Lease, PoolError};
@@ -97,6 +97,10 @@ impl Suite {
             }
         }
         self.trace_arguments(subtool, args);
+        if let Some(notes) = notes.filter(|notes| notes.wants_arguments) {
+            // Once more: now a child runs, and the values that it was given are known.
+            self.note_arguments(args, notes);
+        }
         let params = OutgoingParams::Call { params: params.members, token: params.token, subtool, args };
         let sent = self.send(lease, call, methods::TOOLS_CALL, &params).await;
         let sent = sent.map_err(|error| self.unavailable(Some(subtool), error))?;
@@ -179,7 +183,7 @@ impl Suite {
             return Ok(None);
         }
         Ok(arguments::complaint(&tool.names, args).map(|complaint| {
-            Rejection::Arguments(tool_error(&format!(
+            Rejection::Arguments(refusal("invalid_arguments", &format!(
                 "{complaint} of subtool `{subtool}` (suite `{0}`); {{\"action\":\"introspect\",\"subtool\":{1}}} shows its schema",
                 self.name,
                 quoted(subtool)

@@ -5,7 +5,7 @@ use switchboard_wire::rpc;
 
 use super::InputNeeded;
 use crate::child::ChildResponse;
-use crate::observe::metrics::{names, outcome};
+use crate::observe::metrics::{ReplyKind, names, outcome};
 
 /// The reply of a suite.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub enum SuiteReply {
     Child(ChildResponse),
     /// A result of the daemon's own, as JSON.
     Own(String),
+    /// The daemon refuses the call. `kind` says why, for programs; `result` is the answer as JSON.
+    Refused { kind: &'static str, result: String },
     /// The error that the host answered a child's question with, as JSON.
     Error(String),
     /// A question to a modern host.
@@ -26,14 +28,29 @@ impl SuiteReply {
         match self {
             Self::Child(answer) => answer.error,
             Self::Own(result) => outcome::of_text(result),
+            Self::Refused { .. } => Some(outcome::TOOL_ERROR),
             Self::Error(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
             Self::NeedsInput(_) => None,
         }
     }
+
+    /// What the record of calls says of it.
+    pub fn kind(&self) -> ReplyKind {
+        match self {
+            Self::Refused { kind, .. } => ReplyKind::Refusal(kind),
+            Self::NeedsInput(_) => ReplyKind::Question,
+            Self::Child(_) | Self::Own(_) | Self::Error(_) => ReplyKind::Answer,
+        }
+    }
 }
 
+/// Refuses a call that cannot be understood.
 pub(super) fn tool_error(sentence: &str) -> SuiteReply {
-    SuiteReply::Own(text_result(sentence, true))
+    refusal("invalid_call", sentence)
+}
+
+pub(super) fn refusal(kind: &'static str, sentence: &str) -> SuiteReply {
+    SuiteReply::Refused { kind, result: text_result(sentence, true) }
 }
 
 pub(super) fn text_result(text: &str, is_error: bool) -> String {

@@ -15,7 +15,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Servers",
         &["add", "remove", "import", "ls", "explain", "check", "allow", "deny", "secret", "login", "logout"],
     ),
-    ("Use them", &["introspect", "call", "logs", "savings"]),
+    ("Use them", &["introspect", "call", "calls", "logs", "savings"]),
     ("Daemon and hosts", &["start", "stop", "restart", "reload", "service", "undo", "socket"]),
     ("Shell", &["completions", "man", "help"]),
 ];

@@ -1,6 +1,7 @@
 //! What defines servers of a person's own, and the values they need.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Subcommand;
 
@@ -34,6 +35,26 @@ pub struct Add {
     /// What to run
     #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Which calls are wanted.
+#[derive(Debug, clap::Args)]
+pub struct CallsQuery {
+    /// Go on until Ctrl-C, also when the daemon starts anew
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only calls that ended within this time, such as 90s, 15m, 1h or 2d
+    #[arg(long, value_name = "TIME", value_parser = super::since::parse_since)]
+    pub since: Option<Duration>,
+    /// Only calls of this suite, or its server
+    #[arg(long, value_name = "SUITE")]
+    pub suite: Option<String>,
+    /// Only calls of this host: its name, or a part of it
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// So many of the last calls [default: 50, or all with --since]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub lines: Option<usize>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -133,6 +133,15 @@ pub(super) fn port(status: Option<&Value>, config: &Config) -> Option<Finding> {
     Some(Finding::warning("port", format!("no TCP: {why}; the unix socket works"), fix))
 }
 
+/// A record of calls that cannot be written.
+pub(super) fn record(status: Option<&Value>) -> Option<Finding> {
+    let record = &status?["record"];
+    let why = record["problem"].as_str()?;
+    let folder = Path::new(record["file"].as_str()?).parent()?;
+    let fix = format!("df -h {0}; ls -la {0}", shell_word(folder));
+    Some(Finding::warning("record", format!("calls are not recorded: {why}"), fix))
+}
+
 /// Servers that do not work, as the daemon sees them.
 pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
     let Some(status) = status else { return Vec::new() };

@@ -10,8 +10,8 @@ use url::Url;
 
 use super::{
     BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, Describe, Expose, Http, Introspection, Mode,
-    OauthConfig, PoolConfig, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
-    glob_set,
+    OauthConfig, PoolConfig, RecordMode, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride,
+    TrustConfig, Watch, glob_set,
 };
 use crate::document::{Fields, Node};
 use crate::expand::{ExpansionContext, Template};
@@ -22,7 +22,7 @@ use misplaced::{
     restrict_misplaced_in_suites, strictest,
 };
 
-pub(super) const ROOT: [&str; 11] = [
+pub(super) const ROOT: [&str; 12] = [
     "$schema",
     "discoverGlobs",
     "suites",
@@ -34,9 +34,10 @@ pub(super) const ROOT: [&str; 11] = [
     "trust",
     "oauth",
     "watch",
+    "record",
 ];
 /// Keys that a workspace cannot set.
-const PERSONAL_ONLY_KEYS: [&str; 5] = ["http", "budget", "trust", "oauth", "watch"];
+const PERSONAL_ONLY_KEYS: [&str; 6] = ["http", "budget", "trust", "oauth", "watch", "record"];
 pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
 pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
@@ -129,6 +130,10 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: ConfigOwner) ->
     if let Some(node) = get("watch") {
         let ways = [Watch::Events, Watch::Poll].map(|way| (way.as_str(), way));
         config.watch = node.word(&ways).unwrap_or_default();
+    }
+    if let Some(node) = get("record") {
+        config.record =
+            node.word(&RecordMode::ALL.map(|mode| (mode.as_str(), mode))).unwrap_or(RecordMode::Off);
     }
     let strangers = fields.unknown_members(&ROOT);
     for (name, near) in &strangers.first {
@@ -649,13 +654,33 @@ mod tests {
 
     #[test]
     fn a_workspace_sets_nothing_of_the_users_own() {
-        let text = r#"{"http": {"listen": "127.0.0.1:1"}, "trust": {"roots": ["/"]}, "budget": {"children": 1}, "watch": "poll"}"#;
+        let text = r#"{"http": {"listen": "127.0.0.1:1"}, "trust": {"roots": ["/"]}, "budget": {"children": 1}, "watch": "poll", "record": "arguments"}"#;
         let document = Document::from_text(Path::new("/w/switchboard.config.json"), text);
         let (config, problems) = Config::of_document(&document, Path::new("/w"), ConfigOwner::Workspace);
-        assert_eq!(problems.len(), 4);
+        assert_eq!(problems.len(), 5);
         let defaults = Config::defaults(Path::new("/w"));
         assert_eq!((config.http, config.trust), (defaults.http, defaults.trust));
         assert_eq!((config.budget, config.watch), (defaults.budget, defaults.watch));
+        assert_eq!(config.record, RecordMode::Calls);
+    }
+
+    #[test]
+    fn a_mistake_never_makes_the_record_say_more() {
+        for mode in RecordMode::ALL {
+            let text = format!(r#"{{"record": "{}"}}"#, mode.as_str());
+            let document = Document::from_text(Path::new("/c/switchboard.config.json"), &text);
+            let config = Config::parse(&document, Path::new("/c"), ConfigOwner::Personal).unwrap();
+            assert_eq!(config.record, mode);
+        }
+        for text in [
+            r#"{"record": "of"}"#,
+            r#"{"record": false}"#,
+            r#"{"recrod": "off"}"#,
+            r#"{"http": {"record": "off"}}"#,
+            r#"{"record": "off""#,
+        ] {
+            assert_eq!(understood(text).record, RecordMode::Off, "{text}");
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn the_schemas_defaults_are_the_defaults() {
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 16] = [
+    let expect: [(&[&str], Value); 17] = [
         (&["discoverGlobs"], config.discover_globs.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
@@ -83,6 +83,7 @@ fn the_schemas_defaults_are_the_defaults() {
         (&["http", "openDiscovery"], config.http.open_discovery.into()),
         (&["trust", "elicit"], config.trust.elicit.into()),
         (&["watch"], config.watch.as_str().into()),
+        (&["record"], config.record.as_str().into()),
         (&["http", "allowedOrigins"], config.http.allowed_origins.into()),
     ];
     for (path, default) in expect {

@@ -53,6 +53,7 @@ async fn pump(daemon: Arc<Daemon>, reloader: Arc<Reloader>, feed: StatusFeed, ou
 
 async fn write(daemon: &Daemon, reloader: &Reloader, feed: &StatusFeed, out: &mpsc::Sender<Bytes>) {
     let mut status_changed = daemon.services.status_changed.subscribe();
+    daemon.call_recorder.load_recent().await;
     // A snapshot shared before we subscribed may be stale.
     let mut share = Duration::ZERO;
     loop {

@@ -1,5 +1,6 @@
 // Everything but the table of suites: what is said at a glance, what wants somebody, who is here.
 
+import { drawCalls } from "./calls.js";
 import { bars } from "./charts.js";
 import { age, by, el, explain, keep, mark, say, show } from "./dom.js";
 import * as figures from "./figures.js";
@@ -18,6 +19,7 @@ export function draw(status, whole) {
   attention(status, suites, whole);
   drawSuites(suites, whole);
   sessions(status, whole);
+  drawCalls(status, whole);
   errors(status, whole);
   show(by("suites"), true);
 }

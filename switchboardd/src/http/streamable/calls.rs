@@ -12,8 +12,9 @@ use tokio::task::JoinSet;
 use super::events::{self, StreamStart};
 use crate::caller::Caller;
 use crate::caller::mailbox::{Mailbox, MessageKind};
-use crate::face::{Face, IncomingRequest, RequestContext, run_request};
+use crate::face::{Face, IncomingRequest, RequestContext, record_refusal, run_request};
 use crate::http::errors::json_response;
+use crate::observe::metrics::outcome;
 use crate::observe::metrics::series::EntryPoint;
 use crate::observe::telemetry::trace::SpanContext;
 use crate::session::{AbortReason, Session, Streams};
@@ -137,7 +138,10 @@ impl StreamedCall {
             tokio::select! {
                 biased;
                 reason = aborted => {
-                    if let Ok(AbortReason::ShuttingDown) = reason {
+                    let is_stopping = matches!(reason, Ok(AbortReason::ShuttingDown));
+                    let kind = if is_stopping { Failure::ShuttingDown.kind() } else { outcome::CANCELLED };
+                    record_refusal(self.origin.context(), request, kind);
+                    if is_stopping {
                         let answer = Failure::ShuttingDown.answer(request.era(), &method, id.get());
                         caller.push(MessageKind::Answer, answer);
                     }

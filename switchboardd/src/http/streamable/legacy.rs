@@ -62,9 +62,13 @@ pub(super) async fn post(
         Message::Request { method, .. } if method.name() == methods::INITIALIZE => {
             Err(bad("this session was opened before").about(id).into())
         }
-        Message::Request { id, method, .. } => {
+        Message::Request { id, method, params } => {
             let refused = refusal(daemon, &session);
             if let Some((failure, _)) = refused.as_ref().filter(|_| method.name() == methods::TOOLS_CALL) {
+                let (caller, via, parent) = (&session.caller, EntryPoint::Streamable, None);
+                let context = RequestContext { daemon, session: &session, face: &face, caller, via, parent };
+                let request = IncomingRequest { id, method: methods::TOOLS_CALL, params };
+                face::record_refusal(context, request, failure.kind());
                 let answer = failure.answer(ProtocolEra::Legacy, methods::TOOLS_CALL, id.get());
                 return Ok(json_response(StatusCode::OK, answer));
             }

@@ -19,9 +19,10 @@ use super::events::RunningCall;
 use super::{events, headers};
 use crate::caller::mailbox::{Mailbox, MessageKind};
 use crate::catalog::workspace::Workspace;
-use crate::face::{Face, IncomingRequest, run_request};
+use crate::face::{Face, IncomingRequest, RequestContext, record_refusal, run_request};
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::request_context::parent;
+use crate::observe::metrics::series::EntryPoint;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
 
@@ -44,6 +45,12 @@ pub(super) async fn post(
     }
     if let Some(draining) = daemon.draining() {
         if method.name() == methods::TOOLS_CALL {
+            let session = daemon.anonymous_session(workspace);
+            let via = EntryPoint::Streamable;
+            let (caller, parent) = (&session.caller, None);
+            let context = RequestContext { daemon, session: &session, face: &face, caller, via, parent };
+            let request = IncomingRequest { id: *id, method: methods::TOOLS_CALL, params: *params };
+            record_refusal(context, request, Failure::NotStarted.kind());
             let answer = Failure::NotStarted.answer(ProtocolEra::Modern, methods::TOOLS_CALL, id.get());
             return Ok(json_response(StatusCode::OK, answer));
         }

@@ -18,6 +18,8 @@ pub const POINTS: usize = 60;
 pub struct SuiteMetrics {
     pub(super) names: Arc<LabelNames>,
     text: Box<str>,
+    /// The name of its server.
+    server: Box<str>,
     /// Interned on first use, so that unused suites take no name.
     name: OnceLock<LabelName>,
     in_flight: AtomicUsize,
@@ -62,10 +64,11 @@ pub struct MetricFigures {
 }
 
 impl SuiteMetrics {
-    pub(super) fn new(text: &str, names: &Arc<LabelNames>) -> Arc<Self> {
+    pub(super) fn new(text: &str, server: &str, names: &Arc<LabelNames>) -> Arc<Self> {
         Arc::new(Self {
             names: names.clone(),
             text: text.into(),
+            server: server.into(),
             name: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             counts: Mutex::default(),
@@ -83,6 +86,10 @@ impl SuiteMetrics {
 
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    pub fn server(&self) -> &str {
+        &self.server
     }
 
     pub(super) fn enter(&self) {
@@ -164,7 +171,7 @@ mod tests {
 
     #[test]
     fn only_the_last_five_minutes_are_kept() {
-        let metrics = SuiteMetrics::new("x", &Arc::default());
+        let metrics = SuiteMetrics::new("x", "x", &Arc::default());
         assert_eq!(metrics.figures(7), MetricFigures::default());
         for step in 0..1000 {
             metrics.add(Duration::from_millis(step), step % 2 == 0, step);

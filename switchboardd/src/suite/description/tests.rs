@@ -31,7 +31,7 @@ fn suite_with(config: &Value, change: impl FnOnce(&mut JudgedDefinition)) -> Sui
         why_held: None,
     };
     change(&mut entry);
-    let metrics = Metrics::default().of_suite("kid_suite", Path::new("/f"));
+    let metrics = Metrics::default().of_suite("kid_suite", "kid", Path::new("/f"));
     Suite::new("kid_suite".to_owned(), &entry, &config, false, None, metrics)
 }
 

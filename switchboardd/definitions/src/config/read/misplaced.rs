@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::super::{Config, ConfigSource, Describe, Http, Mode, Scope, TrustConfig};
+use super::super::{Config, ConfigSource, Describe, Http, Mode, RecordMode, Scope, TrustConfig};
 use super::{BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, SUITE, TIMEOUTS, TRUST};
 use crate::document::{Fields, Node, Problem, nearest};
 
@@ -23,7 +23,8 @@ pub(super) const NESTED_KEYS: [(&str, &str); 10] = [
 ];
 
 /// Root keys that can restrict or hide something.
-pub(super) const RESTRICTING_KEYS: [&str; 5] = ["suites", "introspection", "http", "trust", "discoverGlobs"];
+pub(super) const RESTRICTING_KEYS: [&str; 6] =
+    ["suites", "introspection", "http", "trust", "discoverGlobs", "record"];
 
 /// Handles an unknown key that may be a misspelled known one.
 pub(super) fn mistyped(config: &mut Config, name: &str, near: Option<&str>, node: &Node<'_>) {
@@ -135,6 +136,7 @@ pub(super) fn strictest(config: &mut Config, key: &str, place: &str) {
         "trust" => config.trust = STRICTEST_TRUST,
         "pool" => config.scope = Some(Scope::Session),
         "discoverGlobs" => config.discover_globs.clear(),
+        "record" => config.record = RecordMode::Off,
         _ => {}
     }
 }
@@ -167,6 +169,9 @@ pub(in super::super) fn unread(folder: &Path, text: Option<&str>, problem: &Prob
     // Without any text, the globs stay: no server can be used, and each is listed with the reason.
     if text.is_some_and(|text| mentions(text, "discoverGlobs")) {
         strictest(&mut config, "discoverGlobs", place);
+    }
+    if text.is_none_or(|text| mentions(text, "record")) {
+        strictest(&mut config, "record", place);
     }
     Config { file: problem.file.clone(), ..config }
 }
