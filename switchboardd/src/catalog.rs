@@ -3,17 +3,16 @@
 pub mod layer;
 mod list_fingerprints;
 pub mod merged_items;
+mod shown_tools;
 pub mod workspace;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use switchboard_wire::rpc;
-
 pub use list_fingerprints::ListFingerprints;
+pub use shown_tools::ShownTools;
 
 use switchboard_definitions::config::{Config, Conflicts};
-use switchboard_definitions::digest;
 use switchboard_definitions::document::{Problem, nearest};
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus};
@@ -22,7 +21,8 @@ use crate::catalog::layer::Layer;
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
-use crate::suite::Suite;
+use crate::suite::{Suite, SuitePart};
+use shown_tools::ToolsCache;
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -34,15 +34,16 @@ pub struct Catalog {
     /// The user's suites first; each group sorted by child name.
     pub suites: Vec<Suite>,
     pub problems: Vec<Problem>,
-    /// The result of `tools/list`, formatted once.
-    pub tools_list: String,
-    /// Digest of the tool list.
-    tools_digest: Arc<str>,
     by_name: BTreeMap<String, usize>,
+    /// By the names of the tools for what writes.
+    by_writing_name: BTreeMap<String, usize>,
     by_child: BTreeMap<String, usize>,
     /// The cached merge of the children's items.
     // A leaf lock: held to compare, build or copy it.
     offers: Mutex<MergeCache>,
+    /// The cached list of tools.
+    // A leaf lock: held to compare, build or copy it.
+    tools: Mutex<ToolsCache>,
 }
 
 #[derive(Debug, Default)]
@@ -93,7 +94,7 @@ impl Catalog {
             .map(|((layer, entry), name)| {
                 let of_workspace = !std::ptr::eq(layer, &**personal);
                 let pool = pool(layer, entry, !of_workspace, pools, services);
-                let metrics = services.metrics.of_suite(&name, &entry.definition.file);
+                let metrics = services.metrics.of_suite(&name[0], &entry.definition.file);
                 Suite::new(name, entry, &layer.config, of_workspace, pool, metrics)
             })
             .collect();
@@ -103,25 +104,24 @@ impl Catalog {
         }
         // Hosts truncate long lists at the end, so a workspace cannot push out the user's own suites.
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
-        let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
-        let tools_list = rpc::tools_result(&tools.join(","));
-        let tools_digest = digest::hex(tools_list.as_bytes()).into();
         let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
+        let by_writing_name =
+            suites.iter().enumerate().map(|(at, suite)| (suite.writing_name.clone(), at)).collect();
         let by_child =
             suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();
         let (personal, own) = (personal.clone(), own.cloned());
-        let offers = Mutex::default();
+        let (offers, tools) = (Mutex::default(), Mutex::default());
         Self {
             generation,
             personal,
             own,
             suites,
             problems,
-            tools_list,
-            tools_digest,
             by_name,
+            by_writing_name,
             by_child,
             offers,
+            tools,
         }
     }
 
@@ -179,6 +179,19 @@ impl Catalog {
     /// The daemon-wide settings.
     pub fn config(&self) -> &Config {
         &self.personal.config
+    }
+
+    /// The suite that a tool stands for, and the part of it. A caller that was shown a list is judged by it, also
+    /// if the list is another one now.
+    pub fn tool(&self, name: &str, shown: Option<&ShownTools>) -> Option<(&Suite, SuitePart)> {
+        let as_shown = shown.and_then(|shown| shown.get(name));
+        if let Some((suite, part)) = as_shown.and_then(|(child, part)| Some((self.child(child)?, part))) {
+            return Some((suite, part));
+        }
+        if let Some(suite) = self.suite(name) {
+            return Some((suite, suite.current_part()));
+        }
+        self.by_writing_name.get(name).map(|at| (&self.suites[*at], SuitePart::Writing))
     }
 
     pub fn suite(&self, name: &str) -> Option<&Suite> {
@@ -261,9 +274,10 @@ fn unknown_suites(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
         .collect()
 }
 
-/// One name per suite: configured names first, then derived ones, with a stable suffix on a clash. The user's
-/// suites come before a workspace's. A configured name that is taken is reported.
-fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<String>, Vec<Problem>) {
+/// Two names per suite, its own and that of its tool for what writes: configured names first, then derived ones,
+/// with a stable suffix on a clash. The user's suites come before a workspace's. A configured name that is taken is
+/// reported.
+fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<[String; 2]>, Vec<Problem>) {
     let mut taken = HashSet::new();
     let (mut names, mut problems) = (Vec::with_capacity(entries.len()), Vec::new());
     let alike = |(one, a): &(&Layer, &JudgedDefinition), (other, b): &(&Layer, &JudgedDefinition)| {
@@ -282,7 +296,7 @@ fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<String>, Vec<Problem>)
             None
         });
         let chosen: Vec<Option<String>> = chosen.collect();
-        names.extend(chosen.into_iter().zip(entries).map(|(chosen, (_, entry))| {
+        let own = chosen.into_iter().zip(entries).map(|(chosen, (_, entry))| {
             chosen.unwrap_or_else(|| {
                 let child = &entry.definition.name;
                 let first = suite_name::derived(child);
@@ -290,6 +304,12 @@ fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<String>, Vec<Problem>)
                 taken.insert(free.clone());
                 free
             })
+        });
+        let own: Vec<String> = own.collect();
+        names.extend(own.into_iter().map(|name| {
+            let writing = suite_name::of_writing(&name, |name| taken.contains(name));
+            taken.insert(writing.clone());
+            [name, writing]
         }));
     }
     (names, problems)
@@ -333,10 +353,29 @@ mod tests {
         }
     }
 
-    fn named(layers: &[&Layer]) -> (Vec<String>, Vec<Problem>) {
+    fn all_names(layers: &[&Layer]) -> (Vec<[String; 2]>, Vec<Problem>) {
         let entries: Vec<_> =
             layers.iter().flat_map(|layer| layer.entries.iter().map(|entry| (*layer, entry))).collect();
         names(&entries)
+    }
+
+    /// The suites' own names.
+    fn named(layers: &[&Layer]) -> (Vec<String>, Vec<Problem>) {
+        let (names, problems) = all_names(layers);
+        (names.into_iter().map(|[name, _]| name).collect(), problems)
+    }
+
+    #[test]
+    fn a_workspace_cannot_take_the_name_of_a_writing_tool() {
+        let personal = layer(&["a", "b"], &[("b", "a_suite_write")]);
+        let (names, problems) = all_names(&[&personal, &layer(&["x"], &[("x", "a_suite_write")])]);
+        assert_eq!((names[1][0].as_str(), names[2][0].as_str()), ("a_suite_write", "x_suite"));
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let (plain, problems) = all_names(&[&layer(&["a"], &[]), &layer(&["x"], &[("x", "a_suite_write")])]);
+        assert_eq!(plain, [["a_suite", "a_suite_write"], ["x_suite", "x_suite_write"]]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let all: HashSet<_> = names.iter().flatten().collect();
+        assert_eq!(all.len(), 6, "{names:?}");
     }
 
     #[test]

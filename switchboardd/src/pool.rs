@@ -12,6 +12,7 @@ mod lease;
 pub mod manifest;
 mod member;
 mod pools;
+mod seen_writing;
 mod settings;
 mod spares;
 mod start;
@@ -48,6 +49,7 @@ use crate::observe::status_changed::StatusChanged;
 use crate::pool::budget::{Budget, NoRoom};
 use crate::pool::manifest::{Manifest, Manifests};
 use crate::savings::recorder::{ChildUse, Fingerprint, SavingsRecorder};
+use seen_writing::SeenWriting;
 use state::PoolState;
 
 /// How long a call waits for room, from when it came in: in the budget, or until one of `max` children
@@ -110,6 +112,7 @@ pub struct Pool {
     fingerprint: OnceLock<Fingerprint>,
     /// Number of children whose lists were fetched and stored, successfully or not.
     manifests_kept: watch::Sender<u64>,
+    seen_writing: SeenWriting,
 }
 
 /// The state of a pool, for users.
@@ -131,6 +134,8 @@ pub enum PoolStatus {
 impl Pool {
     pub fn new(name: &str, launch: Launch, settings: PoolSettings, services: ChildServices) -> Arc<Self> {
         let state = PoolState::new(settings, services.manifests.cached(&launch));
+        let seen_writing = SeenWriting::default();
+        state.manifest.iter().for_each(|manifest| seen_writing.note(&manifest.tools));
         Arc::new(Self {
             name: name.into(),
             launch,
@@ -141,6 +146,7 @@ impl Pool {
             subscriptions: Arc::default(),
             fingerprint: OnceLock::new(),
             manifests_kept: watch::Sender::new(0),
+            seen_writing,
         })
     }
 

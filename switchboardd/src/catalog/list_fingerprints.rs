@@ -28,7 +28,7 @@ struct OfferFingerprints {
 impl ListFingerprints {
     /// Compares only the tools of the aggregate face, not prompts and resources.
     pub fn of_tools(catalog: &Catalog) -> Self {
-        Self { is_known: true, change_counts: [0; 3], tools: catalog.tools_digest.clone(), offers: None }
+        Self { is_known: true, change_counts: [0; 3], tools: catalog.tools().digest.clone(), offers: None }
     }
 
     /// The lists on the face of `child`, or on the aggregate face.

@@ -139,6 +139,7 @@ impl Pool {
         let server_info = child.server_info().clone();
         let (manifests, launch) = (self.services.manifests.clone(), self.launch.clone());
         let manifest = Arc::new(Manifest { protocol: child.protocol(), server_info, tools, offers });
+        self.seen_writing.note(&manifest.tools);
         self.lock().manifest = Some(manifest.clone());
         self.note_lists(child, failed);
         let _ = try_run_blocking(move || manifests.write(&launch, &manifest)).await;

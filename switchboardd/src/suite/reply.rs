@@ -18,6 +18,8 @@ pub enum SuiteReply {
     Error(String),
     /// A question to a modern host.
     NeedsInput(Box<InputNeeded>),
+    /// The user said yes to the question whether the request may be run. The request is run again, with that yes.
+    Confirmed,
 }
 
 impl SuiteReply {
@@ -27,7 +29,7 @@ impl SuiteReply {
             Self::Child(answer) => answer.error,
             Self::Own(result) => outcome::of_text(result),
             Self::Error(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
-            Self::NeedsInput(_) => None,
+            Self::NeedsInput(_) | Self::Confirmed => None,
         }
     }
 }

@@ -93,12 +93,13 @@ fn suite_row(all: &mut SavingsSnapshot, workspace: Option<PathBuf>, suite: &Suit
             })
         }
     };
+    let entries: Vec<String> = suite.shown_tools().into_iter().map(|tool| tool.entry).collect();
     SuiteRow {
         name: suite.name.clone(),
         child: suite.child_name().to_owned(),
         workspace,
         known,
-        shown: all.definition(&suite.tool()),
+        shown: all.definitions(&entries),
         pool_usage: suite.pool.as_ref().map(|pool| pool_usage(pool)),
     }
 }
