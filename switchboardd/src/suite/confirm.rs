@@ -33,7 +33,7 @@ pub enum Confirmation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
+enum ConfirmAnswer {
     Once,
     Session,
 }
@@ -146,15 +146,15 @@ impl Question {
     async fn ask(self, caller: &Arc<Caller>) -> Result<(), Failure> {
         let decision = self.put(caller).await;
         match decision {
-            Some(Decision::Once) => return Ok(()),
-            Some(Decision::Session) if caller.confirm_for_session(&self.key) => return Ok(()),
+            Some(ConfirmAnswer::Once) => return Ok(()),
+            Some(ConfirmAnswer::Session) if caller.confirm_for_session(&self.key) => return Ok(()),
             _ => {}
         }
         let Self { child, subtool, .. } = self;
         Err(Failure::NotConfirmed { child, subtool, why: Unconfirmed::Declined })
     }
 
-    async fn put(&self, caller: &Arc<Caller>) -> Option<Decision> {
+    async fn put(&self, caller: &Arc<Caller>) -> Option<ConfirmAnswer> {
         let Ok(Message::Request { id, params, .. }) = Message::parse(self.request.as_bytes()) else {
             return None;
         };
@@ -169,15 +169,15 @@ impl Question {
 }
 
 /// The user's yes; `None` for everything else.
-fn decision(response: &[u8]) -> Option<Decision> {
+fn decision(response: &[u8]) -> Option<ConfirmAnswer> {
     let response: Members<'_> = Raw::parse(response).and_then(Members::of)?;
     let result = response.get("result").and_then(Members::of)?;
     if result.text("action").as_deref() != Some("accept") {
         return None;
     }
     match &*result.get("content").and_then(Members::of)?.text("decision")? {
-        ONCE => Some(Decision::Once),
-        SESSION => Some(Decision::Session),
+        ONCE => Some(ConfirmAnswer::Once),
+        SESSION => Some(ConfirmAnswer::Session),
         _ => None,
     }
 }
