@@ -380,7 +380,7 @@ impl Suite {
 
     fn introspect_options(&self) -> introspect::IntrospectOptions<'_> {
         introspect::IntrospectOptions {
-            marks: Some(self),
+            marks: Some(self.marks()),
             mode: self.mode,
             summary_max_chars: self.summary_max_chars,
             query: None,

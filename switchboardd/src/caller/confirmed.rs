@@ -1,6 +1,6 @@
 //! What a user confirmed for the rest of a session. It is kept in memory only.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use super::{Caller, CallerKind};
@@ -8,7 +8,7 @@ use super::{Caller, CallerKind};
 #[derive(Debug, Default)]
 pub(super) struct Confirmed {
     // A leaf lock: held for a lookup or an insert.
-    what: Mutex<HashSet<Box<str>>>,
+    what: Mutex<BTreeSet<Box<str>>>,
 }
 
 impl Caller {

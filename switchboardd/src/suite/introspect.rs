@@ -10,7 +10,7 @@ use switchboard_wire::rpc;
 
 use crate::child::{Tool, ToolList};
 
-use super::Suite;
+use super::split::Marks;
 use super::summary::summary;
 
 /// Maximum number of tools for a query.
@@ -31,8 +31,7 @@ pub struct IntrospectOptions<'a> {
     pub query: Option<&'a str>,
     /// Whether the model asked for whole definitions.
     pub wants_schemas: bool,
-    /// The suite that says how each subtool is called.
-    pub marks: Option<&'a Suite>,
+    pub marks: Option<Marks<'a>>,
 }
 
 /// The tools that [`text`] lists, joined for a JSON array.
@@ -84,7 +83,7 @@ pub fn single(tool: &Tool, options: IntrospectOptions<'_>) -> String {
 
 /// The definition as the child wrote it, with our marks at its end.
 fn whole<'t>(tool: &'t Tool, options: IntrospectOptions<'_>) -> Cow<'t, str> {
-    let marks = options.marks.map(|suite| suite.mark(tool, true)).unwrap_or_default();
+    let marks = options.marks.map(|marks| marks.of(tool, true)).unwrap_or_default();
     match &*marks {
         "" => tool.raw.get().into(),
         marks => insert_members(tool.raw.get(), marks).into(),
@@ -98,7 +97,7 @@ fn entry(tool: &Tool, options: IntrospectOptions<'_>, out: &mut String) {
     }
     let line = summary(tool.description.as_deref().unwrap_or_default(), options.summary_max_chars);
     let _ = write!(out, r#"{{"name":{},"summary":{}"#, quoted(&tool.name), quoted(&line));
-    let marks = options.marks.map(|suite| suite.mark(tool, false)).filter(|marks| !marks.is_empty());
+    let marks = options.marks.map(|marks| marks.of(tool, false)).filter(|marks| !marks.is_empty());
     marks.iter().for_each(|marks| out.extend([",", marks]));
     if options.mode == Mode::Summary
         && let Some(schema) = &tool.input_schema

@@ -137,11 +137,24 @@ impl Suite {
         Some(Failure::WrongTool { subtool: subtool.into(), does, called: called.clone(), advice })
     }
 
-    /// What `introspect` says about a subtool beside its schema, as members of its entry. With `whole`, the
-    /// entry has the annotations already.
-    pub(super) fn mark(&self, tool: &Tool, whole: bool) -> String {
-        let is_split = self.current_part() != SuitePart::Whole;
-        let said = self.accepted_annotations(tool);
+    /// How `introspect` marks the subtools now.
+    pub(super) fn marks(&self) -> Marks<'_> {
+        Marks { suite: self, is_split: self.current_part() != SuitePart::Whole }
+    }
+}
+
+/// What `introspect` says about the subtools of a suite beside their schemas.
+#[derive(Debug, Clone, Copy)]
+pub struct Marks<'a> {
+    suite: &'a Suite,
+    is_split: bool,
+}
+
+impl Marks<'_> {
+    /// The members to add to the entry of a subtool. With `whole`, the entry has the annotations already.
+    pub fn of(&self, tool: &Tool, whole: bool) -> String {
+        let Self { suite, is_split } = *self;
+        let said = suite.accepted_annotations(tool);
         let access = match (said.read_only, said.destructive) {
             (Some(true), _) => Some("read-only"),
             (_, Some(true)) => Some("destructive"),
@@ -149,7 +162,7 @@ impl Suite {
             (None, None) => is_split.then_some("writes"),
         };
         let access = access.filter(|_| !whole || is_split).map(|access| format!(r#""access":"{access}""#));
-        let right = if said.read_only == Some(true) { &self.name } else { &self.writing_name };
+        let right = if said.read_only == Some(true) { &suite.name } else { &suite.writing_name };
         let right = is_split.then(|| format!(r#""callWith":{}"#, quoted(right)));
         access.into_iter().chain(right).collect::<Vec<_>>().join(",")
     }
