@@ -1,5 +1,6 @@
 //! The caller of a request: where the child sends its progress, logs and questions.
 
+mod confirmed;
 pub mod mailbox;
 mod stateless;
 pub mod subscriptions;
@@ -23,6 +24,7 @@ use switchboard_wire::rpc;
 use crate::caller::mailbox::{Mailbox, MessageKind};
 use crate::savings::recorder::SessionUsage;
 
+use confirmed::Confirmed;
 pub use stateless::{InputEntry, StatelessRequest};
 
 /// The random id of one daemon run. It is part of the id of every question to a host, so that answers to
@@ -83,6 +85,7 @@ struct SessionCaller {
     questions: Mutex<HashMap<Box<str>, HostQuestion>>,
     send_queues: Mutex<HashMap<Box<str>, SendQueue>>,
     usage: Mutex<SessionUsage>,
+    confirmed: Confirmed,
     /// The directory that its session belongs to.
     folder: Mutex<Option<PathBuf>>,
     closed: AtomicBool,
@@ -157,6 +160,7 @@ impl Caller {
             questions: Mutex::default(),
             send_queues: Mutex::default(),
             usage: Mutex::default(),
+            confirmed: Confirmed::default(),
             folder: Mutex::default(),
             closed: AtomicBool::new(false),
         };

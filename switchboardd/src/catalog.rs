@@ -4,6 +4,7 @@ pub mod layer;
 mod list_fingerprints;
 mod listed_tools;
 pub mod merged_items;
+mod shown_tools;
 pub mod workspace;
 
 use std::collections::{BTreeMap, HashSet};
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 
 pub use list_fingerprints::ListFingerprints;
+pub use shown_tools::ShownTools;
 
 use switchboard_definitions::config::{Config, Conflicts};
 use switchboard_definitions::definition::SharedLaunch;
@@ -25,7 +27,7 @@ use crate::catalog::listed_tools::{ListedTools, ToolPrints};
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
-use crate::suite::Suite;
+use crate::suite::{Suite, SuitePart};
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -39,6 +41,8 @@ pub struct Catalog {
     pub problems: Vec<Problem>,
     listed_tools: ListedTools,
     by_name: BTreeMap<String, usize>,
+    /// By the names of the tools for what writes.
+    by_writing_name: BTreeMap<String, usize>,
     by_child: BTreeMap<String, usize>,
     /// The cached merge of the children's items.
     // A leaf lock: held to compare, build or copy it.
@@ -95,7 +99,7 @@ impl Catalog {
                 let root = own.map(|own| own.config.folder.as_path());
                 let pool = pool(layer, entry, !of_workspace, root, pools, services);
                 let metrics =
-                    services.metrics.of_suite(&name, &entry.definition.name, &entry.definition.file);
+                    services.metrics.of_suite(&name[0], &entry.definition.name, &entry.definition.file);
                 Suite::new(name, entry, &layer.config, of_workspace, pool, metrics)
             })
             .collect();
@@ -107,11 +111,24 @@ impl Catalog {
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
         let listed_tools = ListedTools::new(&suites);
         let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
+        let by_writing_name =
+            suites.iter().enumerate().map(|(at, suite)| (suite.writing_name.clone(), at)).collect();
         let by_child =
             suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();
         let (personal, own) = (personal.clone(), own.cloned());
         let offers = Mutex::default();
-        Self { generation, personal, own, suites, problems, listed_tools, by_name, by_child, offers }
+        Self {
+            generation,
+            personal,
+            own,
+            suites,
+            problems,
+            listed_tools,
+            by_name,
+            by_writing_name,
+            by_child,
+            offers,
+        }
     }
 
     /// The result of `tools/list`; `with_meta`: for a host that uses `_meta` of tools.
@@ -119,9 +136,14 @@ impl Catalog {
         self.listed_tools.result(with_meta)
     }
 
-    /// A suite's entry in `tools/list`, by its place in `suites`.
-    pub fn listed_tool(&self, at: usize) -> String {
-        self.listed_tools.entry(at)
+    /// What the tools of the list stand for, to judge the calls of a host that was shown it.
+    pub fn shown_tools(&self) -> Arc<ShownTools> {
+        self.listed_tools.shown(&self.suites)
+    }
+
+    /// A suite's entries in `tools/list`, by its place in `suites`.
+    pub fn listed_entries(&self, at: usize) -> Vec<String> {
+        self.listed_tools.entries(at)
     }
 
     /// The instructions for the host's model.
@@ -208,6 +230,19 @@ impl Catalog {
         &self.personal.config
     }
 
+    /// The suite that a tool stands for, and the part of it. A caller that was shown a list is judged by it, also
+    /// if the list is another one now.
+    pub fn tool(&self, name: &str, shown: Option<&ShownTools>) -> Option<(&Suite, SuitePart)> {
+        let as_shown = shown.and_then(|shown| shown.get(name));
+        if let Some((suite, part)) = as_shown.and_then(|(child, part)| Some((self.child(child)?, part))) {
+            return Some((suite, part));
+        }
+        if let Some(suite) = self.suite(name) {
+            return Some((suite, suite.current_part()));
+        }
+        self.by_writing_name.get(name).map(|at| (&self.suites[*at], SuitePart::Writing))
+    }
+
     pub fn suite(&self, name: &str) -> Option<&Suite> {
         self.by_name.get(name).map(|at| &self.suites[*at])
     }
@@ -289,9 +324,10 @@ fn unknown_suites(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
         .collect()
 }
 
-/// One name per suite: configured names first, then derived ones, with a stable suffix on a clash. The user's
-/// suites come before a workspace's. A configured name that is taken is reported.
-fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<String>, Vec<Problem>) {
+/// Two names per suite, its own and that of its tool for what writes: configured names first, then derived ones,
+/// with a stable suffix on a clash. The user's suites come before a workspace's. A configured name that is taken is
+/// reported.
+fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<[String; 2]>, Vec<Problem>) {
     let mut taken = HashSet::new();
     let (mut names, mut problems) = (Vec::with_capacity(entries.len()), Vec::new());
     let alike = |(one, a): &(&Layer, &JudgedDefinition), (other, b): &(&Layer, &JudgedDefinition)| {
@@ -310,7 +346,7 @@ fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<String>, Vec<Problem>)
             None
         });
         let chosen: Vec<Option<String>> = chosen.collect();
-        names.extend(chosen.into_iter().zip(entries).map(|(chosen, (_, entry))| {
+        let own = chosen.into_iter().zip(entries).map(|(chosen, (_, entry))| {
             chosen.unwrap_or_else(|| {
                 let child = &entry.definition.name;
                 let first = suite_name::derived(child);
@@ -318,6 +354,12 @@ fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<String>, Vec<Problem>)
                 taken.insert(free.clone());
                 free
             })
+        });
+        let own: Vec<String> = own.collect();
+        names.extend(own.into_iter().map(|name| {
+            let writing = suite_name::of_writing(&name, |name| taken.contains(name));
+            taken.insert(writing.clone());
+            [name, writing]
         }));
     }
     (names, problems)
@@ -359,10 +401,29 @@ mod tests {
         }
     }
 
-    fn named(layers: &[&Layer]) -> (Vec<String>, Vec<Problem>) {
+    fn all_names(layers: &[&Layer]) -> (Vec<[String; 2]>, Vec<Problem>) {
         let entries: Vec<_> =
             layers.iter().flat_map(|layer| layer.entries.iter().map(|entry| (*layer, entry))).collect();
         names(&entries)
+    }
+
+    /// The suites' own names.
+    fn named(layers: &[&Layer]) -> (Vec<String>, Vec<Problem>) {
+        let (names, problems) = all_names(layers);
+        (names.into_iter().map(|[name, _]| name).collect(), problems)
+    }
+
+    #[test]
+    fn a_workspace_cannot_take_the_name_of_a_writing_tool() {
+        let personal = layer(&["a", "b"], &[("b", "a_suite_write")]);
+        let (names, problems) = all_names(&[&personal, &layer(&["x"], &[("x", "a_suite_write")])]);
+        assert_eq!((names[1][0].as_str(), names[2][0].as_str()), ("a_suite_write", "x_suite"));
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let (plain, problems) = all_names(&[&layer(&["a"], &[]), &layer(&["x"], &[("x", "a_suite_write")])]);
+        assert_eq!(plain, [["a_suite", "a_suite_write"], ["x_suite", "x_suite_write"]]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let all: HashSet<_> = names.iter().flatten().collect();
+        assert_eq!(all.len(), 6, "{names:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! When the child ends, closing its table of calls answers every caller. This module knows nothing of
 //! suites, sessions or pools.
 
+mod annotations;
 mod calls;
 mod cancel_notification;
 mod cancels;
@@ -50,6 +51,7 @@ use std::time::Duration;
 use switchboard_wire::envelope::Malformed;
 use tokio::time::Instant;
 
+pub use annotations::Annotations;
 pub use calls::{ChildId, ChildResponse};
 pub use failure::ChildError;
 pub use handshake::{ServerInfo, StartError};

@@ -12,6 +12,7 @@ mod lease;
 pub mod manifest;
 mod member;
 mod pools;
+mod seen_writing;
 mod settings;
 mod spares;
 mod start;
@@ -49,6 +50,7 @@ use crate::observe::status_changed::StatusChanged;
 use crate::pool::budget::{Budget, NoRoom};
 use crate::pool::manifest::{Manifest, Manifests};
 use crate::savings::recorder::{ChildUse, Fingerprint, SavingsRecorder};
+use seen_writing::SeenWriting;
 use state::PoolState;
 
 /// How long a call waits for room, from when it came in: in the budget, or until one of `max` children
@@ -124,6 +126,7 @@ pub struct Pool {
     fingerprint: OnceLock<Fingerprint>,
     /// Number of children whose lists were fetched and stored, successfully or not.
     manifests_kept: watch::Sender<u64>,
+    seen_writing: SeenWriting,
 }
 
 /// The state of a pool, for users.
@@ -151,6 +154,8 @@ impl Pool {
         services: ChildServices,
     ) -> Arc<Self> {
         let state = PoolState::new(settings, services.manifests.cached(&launch));
+        let seen_writing = SeenWriting::default();
+        state.manifest.iter().for_each(|manifest| seen_writing.note(&manifest.tools));
         Arc::new(Self {
             name: name.into(),
             launch,
@@ -162,6 +167,7 @@ impl Pool {
             subscriptions: Arc::default(),
             fingerprint: OnceLock::new(),
             manifests_kept: watch::Sender::new(0),
+            seen_writing,
         })
     }
 

@@ -23,8 +23,8 @@ pub use sequencer::{Admission, SequenceTicket};
 pub use streams::{EventId, ReadGuard, Streams};
 
 use crate::caller::{Caller, RunId};
-use crate::catalog::ListFingerprints;
 use crate::catalog::workspace::Workspace;
+use crate::catalog::{ListFingerprints, ShownTools};
 use sequencer::Sequencer;
 
 /// Limit of named clients without a session, per workspace.
@@ -47,6 +47,9 @@ pub struct Session {
     /// Fingerprints of the lists that the host was last shown or notified of; `list_changes` compares them.
     // A leaf lock: held to copy or replace it.
     fingerprints: Mutex<Option<ListFingerprints>>,
+    /// The tools that the host was last shown.
+    // A leaf lock: held to copy or replace the handle.
+    shown_tools: RwLock<Option<Arc<ShownTools>>>,
     // A leaf lock: held for an insert or a lookup.
     asked: Mutex<HashSet<String>>,
     /// Sessionless modern clients, by the name that they give.
@@ -129,6 +132,7 @@ impl Session {
             caller,
             streams,
             fingerprints: Mutex::new(fingerprints),
+            shown_tools: RwLock::default(),
             asked: Mutex::default(),
             named: Mutex::default(),
             opened: Instant::now(),
@@ -187,6 +191,18 @@ impl Session {
 
     pub fn set_fingerprints(&self, now: ListFingerprints) {
         *self.fingerprints.lock().expect("BUG: a copy panicked") = Some(now);
+    }
+
+    /// The tools that the host was last shown; `None` if it was shown none. Its calls are judged by them.
+    pub fn shown_tools(&self) -> Option<Arc<ShownTools>> {
+        self.shown_tools.read().expect("BUG: a copy panicked").clone()
+    }
+
+    pub fn set_shown_tools(&self, shown: Arc<ShownTools>) {
+        // Callers without a session share one.
+        if !self.id.is_empty() {
+            *self.shown_tools.write().expect("BUG: a copy panicked") = Some(shown);
+        }
     }
 
     /// True the first time for each `what`: a session is asked each question only once.

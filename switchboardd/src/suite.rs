@@ -4,8 +4,10 @@
 //! `Failure`; `failure.rs` turns it into a result or, if the host caused it, into a protocol error. A child's
 //! result passes through unchanged.
 
+mod annotations;
 mod arguments;
 mod call;
+mod confirm;
 mod context;
 pub mod description;
 mod elicitation;
@@ -17,6 +19,8 @@ pub mod outgoing;
 pub mod own_words;
 mod recorded_call;
 mod reply;
+mod shown_arguments;
+mod split;
 pub mod summary;
 pub mod suspendable;
 
@@ -45,10 +49,12 @@ use crate::pool::{Lease, Pool, PoolError, PoolStatus};
 use crate::savings::recorder::Fingerprint;
 use crate::suite::failure::Failure;
 
+pub use confirm::Confirmation;
 pub use context::CallContext;
 use login::LoginOutcome;
 pub use reply::SuiteReply;
 use reply::{refusal, text_result, tool_error};
+pub use split::SuitePart;
 pub use suspendable::{InputNeeded, SuspendableCall};
 
 /// Interval of progress messages to a caller that waits for a child.
@@ -65,6 +71,8 @@ const MAX_SHOWN_COMMAND: usize = 600;
 #[derive(Debug)]
 pub struct Suite {
     pub name: String,
+    /// The name of the tool for what writes, if the suite is split.
+    pub writing_name: String,
     pub definition: Arc<Definition>,
     pub trust_status: TrustStatus,
     pub settings: SuiteConfig,
@@ -93,7 +101,7 @@ struct HostParams<'a> {
 impl Suite {
     /// `config`: the config of the layer that the definition comes from.
     pub fn new(
-        name: String,
+        [name, writing_name]: [String; 2],
         entry: &JudgedDefinition,
         config: &Config,
         of_workspace: bool,
@@ -112,6 +120,7 @@ impl Suite {
             describe_max_chars: config.introspection.describe_max_chars,
             summary_max_chars: settings.summary_max_chars.unwrap_or(config.introspection.summary_max_chars),
             name,
+            writing_name,
             definition,
             trust_status,
             settings,
@@ -254,6 +263,7 @@ impl Suite {
         &self,
         caller: &Arc<Caller>,
         params: &RequestParams<'_>,
+        part: SuitePart,
         notes: Option<&OperationNotes>,
     ) -> Result<SuiteReply, Failure> {
         let token = params.progress_token().map(Raw::get);
@@ -278,7 +288,8 @@ impl Suite {
         }
         let params = stripped_params.as_ref().unwrap_or(params);
         let params = HostParams { members: params, token: written_token, arguments: &arguments };
-        let call = || CallContext { tool: subtool.as_deref(), token, ..CallContext::new(caller, notes) };
+        let call =
+            || CallContext { tool: subtool.as_deref(), token, part, ..CallContext::new(caller, notes) };
         let mut said = self.dispatch(call(), params).await;
         for _ in 0..login::MAX_LOGINS {
             let Err(failure) = &said else { break };
@@ -357,8 +368,9 @@ impl Suite {
         introspect::text(list, &self.settings.expose, self.introspect_options())
     }
 
-    fn introspect_options(&self) -> introspect::IntrospectOptions<'static> {
+    fn introspect_options(&self) -> introspect::IntrospectOptions<'_> {
         introspect::IntrospectOptions {
+            marks: Some(self.marks()),
             mode: self.mode,
             summary_max_chars: self.summary_max_chars,
             query: None,

@@ -1,12 +1,13 @@
 //! Wrong or odd lists of tools.
 
+use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::serve::{Handling, answer, asked_version, bend, initialize_result, serve};
-use super::tools::tool;
+use super::tools::{echo, tool};
 use super::{Behaviour, Peer, number};
 
 pub(crate) const TABLE: &[Behaviour] = &[
@@ -54,6 +55,14 @@ pub(crate) const TABLE: &[Behaviour] = &[
                     (page + 1 < most).then(|| (page + 1).to_string()),
                 )
             });
+        },
+    ),
+    Behaviour::new(
+        "annotated",
+        "FILE: lists the tools of this file, as it is then, answers every call of them, and writes the names of the called ones to FILE.calls; `change` says that the list changed",
+        |peer, args| {
+            let file = std::path::PathBuf::from(args[0]);
+            annotated(&peer, &file);
         },
     ),
     Behaviour::new("list-error", "answers tools/list with an error", |peer, _| {
@@ -158,6 +167,29 @@ pub(crate) const TABLE: &[Behaviour] = &[
         );
     }),
 ];
+
+fn annotated(peer: &Peer, file: &std::path::Path) {
+    let calls = file.with_extension("calls");
+    serve(peer, |peer, message| {
+        if message.is("tools/list") {
+            let list = std::fs::read_to_string(file).expect("a list of tools");
+            peer.result(message.id(), &list);
+            return Handling::Taken;
+        }
+        if !message.is("tools/call") {
+            return Handling::Usual;
+        }
+        let line = format!("{} {}\n", message.tool(), message.arguments());
+        let mut journal =
+            std::fs::OpenOptions::new().create(true).append(true).open(&calls).expect("a journal");
+        journal.write_all(line.as_bytes()).expect("a journal to write");
+        if message.tool() == "change" {
+            return Handling::Usual;
+        }
+        peer.result(message.id(), &echo(&message.tool(), &message.arguments()));
+        Handling::Taken
+    });
+}
 
 fn listing(peer: &Peer, result: &str) {
     bend(peer, "tools/list", |peer, message| peer.result(message.id(), result));

@@ -21,8 +21,15 @@ use crate::args::Args;
 const TOKEN: &str = "call";
 
 /// Failure kinds that are not the server's fault.
-const DAEMON_FAULTS: [&str; 5] =
-    ["daemon_draining", "daemon_failed", "invalid_params", "unknown_method", "not_allowed"];
+const DAEMON_FAULTS: [&str; 7] = [
+    "daemon_draining",
+    "daemon_failed",
+    "invalid_params",
+    "unknown_method",
+    "not_allowed",
+    "wrong_tool",
+    "not_confirmed",
+];
 
 pub(super) async fn run(args: &Args, suite: &str, subtool: &str, arguments: Option<&str>) -> CliExit {
     let arguments = match read(arguments) {

@@ -3,11 +3,13 @@
 //! `switchboard.config.schema.json` describes exactly these; tests compare the two.
 
 mod last_good;
+mod permissions;
 mod read;
 #[cfg(test)]
 mod schema;
 
 pub use last_good::{ConfigSource, LastGood, UsableConfig};
+pub use permissions::{Confirm, Split};
 pub use read::listen_problem;
 
 use std::collections::BTreeMap;
@@ -215,6 +217,10 @@ pub struct SuiteConfig {
     pub redact: Vec<String>,
     /// Whether arguments are validated before a call is sent.
     pub validate: Option<bool>,
+    /// Whether reading and writing tools are shown as two suites' tools.
+    pub split: Split,
+    /// Which calls the user is asked about before they are sent.
+    pub confirm: Confirm,
     /// Why the server cannot be used: its settings cannot be understood, and may be meant to hide tools.
     pub unusable_reason: Option<String>,
 }

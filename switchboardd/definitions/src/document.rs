@@ -297,6 +297,10 @@ impl<'d> Node<'d> {
         self.value.as_string_lit().is_some()
     }
 
+    pub fn is_flag(&self) -> bool {
+        self.value.as_boolean_lit().is_some()
+    }
+
     pub fn is_object(&self) -> bool {
         self.value.as_object().is_some()
     }

@@ -4,6 +4,7 @@
 pub const MAX: usize = 48;
 
 const SUFFIX: &str = "_suite";
+const WRITE_SUFFIX: &str = "_write";
 
 pub fn is_valid(name: &str) -> bool {
     (1..=MAX).contains(&name.len())
@@ -32,6 +33,24 @@ pub fn marked(clean: &str, child: &str) -> String {
     format!("{clean}_{:04x}{SUFFIX}", hash(child))
 }
 
+/// The name of the tool for what writes, beside the suite `name`. `is_taken` tells which names are in use.
+pub fn of_writing(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let plain = format!("{name}{WRITE_SUFFIX}");
+    if plain.len() <= MAX && !is_taken(&plain) {
+        return plain;
+    }
+    let room = MAX - WRITE_SUFFIX.len() - 5;
+    let begin: String = name.chars().take(room).collect();
+    let mut salted = name.to_owned();
+    loop {
+        let marked = format!("{begin}_{:04x}{WRITE_SUFFIX}", hash(&salted));
+        if !is_taken(&marked) {
+            return marked;
+        }
+        salted.push('+');
+    }
+}
+
 fn hash(text: &str) -> u16 {
     let wide =
         text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -45,6 +64,20 @@ mod tests {
     #[test]
     fn plain_names_are_kept() {
         assert_eq!(derived("github"), "github_suite");
+    }
+
+    #[test]
+    fn the_writing_tool_has_a_valid_name_of_its_own() {
+        assert_eq!(of_writing("github_suite", |_| false), "github_suite_write");
+        let long = "x".repeat(MAX);
+        let names = [
+            of_writing("github_suite", |name| name == "github_suite_write"),
+            of_writing(&long, |_| false),
+            of_writing(&long[1..], |_| false),
+        ];
+        assert!(names.iter().all(|name| is_valid(name) && name.ends_with("_write")), "{names:?}");
+        assert!(names[0].starts_with("github_suite_") && names[1] != names[2], "{names:?}");
+        assert_ne!(of_writing(&long, |name| name == names[1]), names[1]);
     }
 
     #[test]

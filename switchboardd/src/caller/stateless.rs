@@ -26,6 +26,8 @@ pub struct StatelessRequest {
     input_added: Notify,
     /// The host has the questions and has not retried yet.
     suspended: AtomicBool,
+    /// The user said yes to this request.
+    confirmed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +77,7 @@ impl StatelessRequest {
             pending: Mutex::default(),
             input_added: Notify::new(),
             suspended: AtomicBool::new(false),
+            confirmed: AtomicBool::new(false),
         }
     }
 
@@ -187,6 +190,15 @@ impl StatelessRequest {
             };
             asked.respond(&outcome);
         }
+    }
+
+    /// Whether the user was asked about this request and said yes.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed.load(Ordering::Relaxed)
+    }
+
+    pub fn set_confirmed(&self) {
+        self.confirmed.store(true, Ordering::Relaxed);
     }
 
     pub fn is_suspended(&self) -> bool {

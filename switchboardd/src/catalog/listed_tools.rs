@@ -11,6 +11,7 @@ use switchboard_definitions::digest;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
+use super::ShownTools;
 use crate::pool::manifest::Manifest;
 use crate::suite::Suite;
 use crate::suite::description::{ListedTool, SuiteFacts};
@@ -25,6 +26,10 @@ const INSTRUCTIONS: usize = 900;
 const OWN_INSTRUCTIONS: usize = 220;
 
 const HOW_TO: &str = "Each tool here is a suite: one MCP server with its subtools. Find a subtool with {\"action\":\"introspect\",\"query\":\"what you want to do\"} (without `query`: all of them), then run it with {\"action\":\"call\",\"subtool\":…,\"args\":{…}}.";
+
+/// For servers that are shown as two tools.
+const WRITING_TOOLS: &str =
+    " A subtool that writes is called with the suite's tool that ends in `_write`, if there is one.";
 
 /// Fingerprints of the tool list, as most hosts see it and with `_meta`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,10 +46,16 @@ impl ToolPrints {
     }
 
     /// The sum over all entries does not depend on the order in which they changed.
-    fn of_entry(at: usize, tool: &ListedTool) -> Self {
-        let meta = tool.meta.as_deref().unwrap_or_default();
-        let print = |meta: &str| digest::short(format!("{at}\n{}\n{meta}", tool.tool).as_bytes());
-        Self { plain: print(""), with_meta: print(meta) }
+    fn of_entry(at: usize, tools: &[ListedTool]) -> Self {
+        let print = |with_meta: bool| {
+            let mut text = at.to_string();
+            for tool in tools {
+                let meta = tool.meta.as_deref().filter(|_| with_meta).unwrap_or_default();
+                text.extend(["\n", &*tool.tool, "\n", meta]);
+            }
+            digest::short(text.as_bytes())
+        };
+        Self { plain: print(false), with_meta: print(true) }
     }
 
     fn replace(&mut self, old: Self, new: Self) {
@@ -65,6 +76,8 @@ struct ToolList {
     entries: Vec<Entry>,
     prints: ToolPrints,
     instructions: String,
+    /// What its tools stand for; built when a host is shown the list.
+    shown: Option<Arc<ShownTools>>,
 }
 
 #[derive(Debug)]
@@ -72,7 +85,7 @@ struct Entry {
     facts: SuiteFacts,
     /// Describes the server until the one that is defined now has run.
     earlier: Option<Arc<Manifest>>,
-    tool: ListedTool,
+    tools: Vec<ListedTool>,
     prints: ToolPrints,
     limit: ChangeLimit,
 }
@@ -82,10 +95,10 @@ impl ListedTools {
         let mut list = ToolList::default();
         for (at, suite) in suites.iter().enumerate() {
             let facts = suite.facts();
-            let tool = suite.listed_tool(&facts);
-            let prints = ToolPrints::of_entry(at, &tool);
+            let tools = suite.listed_tools(&facts);
+            let prints = ToolPrints::of_entry(at, &tools);
             list.prints.replace(ToolPrints::default(), prints);
-            list.entries.push(Entry { facts, earlier: None, tool, prints, limit: ChangeLimit::default() });
+            list.entries.push(Entry { facts, earlier: None, tools, prints, limit: ChangeLimit::default() });
         }
         list.instructions = instructions(suites, &list.entries);
         Self { list: Mutex::new(list) }
@@ -102,15 +115,16 @@ impl ListedTools {
             if facts.is_same(&entry.facts) {
                 continue;
             }
-            let tool = suite.listed_tool(&facts);
-            if tool != entry.tool {
+            let tools = suite.listed_tools(&facts);
+            if tools != entry.tools {
                 if let Err(later) = entry.limit.take(now) {
                     again = Some(again.map_or(later, |again| again.min(later)));
                     continue;
                 }
-                let prints = ToolPrints::of_entry(at, &tool);
+                let prints = ToolPrints::of_entry(at, &tools);
                 list.prints.replace(entry.prints, prints);
-                (entry.tool, entry.prints) = (tool, prints);
+                (entry.tools, entry.prints) = (tools, prints);
+                list.shown = None;
             }
             entry.facts = facts;
             changed = true;
@@ -135,18 +149,20 @@ impl ListedTools {
         };
         entry.earlier = Some(manifest.clone());
         entry.facts.manifest = Some(manifest);
-        entry.tool = suite.listed_tool(&entry.facts);
-        let prints = ToolPrints::of_entry(at, &entry.tool);
+        entry.tools = suite.listed_tools(&entry.facts);
+        let prints = ToolPrints::of_entry(at, &entry.tools);
         list.prints.replace(std::mem::replace(&mut entry.prints, prints), prints);
+        list.shown = None;
     }
 
     /// The result of `tools/list`.
     pub(super) fn result(&self, with_meta: bool) -> String {
         let list = self.lock();
         let length =
-            |entry: &Entry| entry.tool.tool.len() + entry.tool.meta.as_ref().map_or(0, |meta| meta.len()) + 2;
-        let mut tools = String::with_capacity(list.entries.iter().map(length).sum());
-        for (at, Entry { tool, .. }) in list.entries.iter().enumerate() {
+            |tool: &ListedTool| tool.tool.len() + tool.meta.as_ref().map_or(0, |meta| meta.len()) + 2;
+        let all = || list.entries.iter().flat_map(|entry| &entry.tools);
+        let mut tools = String::with_capacity(all().map(length).sum());
+        for (at, tool) in all().enumerate() {
             tools.push_str(if at > 0 { "," } else { "" });
             match tool.meta.as_ref().filter(|_| with_meta) {
                 Some(meta) => {
@@ -161,9 +177,25 @@ impl ListedTools {
         rpc::tools_result(&tools)
     }
 
-    /// One entry as most hosts see it.
-    pub(super) fn entry(&self, at: usize) -> String {
-        self.lock().entries.get(at).map_or_else(String::new, |entry| entry.tool.tool.clone().into())
+    /// What the tools of the list stand for.
+    pub(super) fn shown(&self, suites: &[Suite]) -> Arc<ShownTools> {
+        let mut list = self.lock();
+        if let Some(shown) = &list.shown {
+            return shown.clone();
+        }
+        let tools = suites.iter().zip(&list.entries).flat_map(|(suite, entry)| {
+            entry.tools.iter().map(|tool| (tool.name.clone(), (suite.child_name().into(), tool.part)))
+        });
+        let shown = Arc::new(ShownTools::new(tools.collect()));
+        list.shown = Some(shown.clone());
+        shown
+    }
+
+    /// The entries of one suite as most hosts see them.
+    pub(super) fn entries(&self, at: usize) -> Vec<String> {
+        let list = self.lock();
+        let tools = list.entries.get(at).map_or(&[][..], |entry| &entry.tools);
+        tools.iter().map(|tool| tool.tool.clone().into()).collect()
     }
 
     pub(super) fn prints(&self) -> ToolPrints {
@@ -183,6 +215,9 @@ impl ListedTools {
 /// descriptions, while there is room.
 fn instructions(suites: &[Suite], entries: &[Entry]) -> String {
     let mut text = HOW_TO.to_owned();
+    if entries.iter().any(|entry| entry.tools.len() > 1) {
+        text.push_str(WRITING_TOOLS);
+    }
     if suites.is_empty() {
         text.push_str(" There are no suites yet.");
     }
@@ -234,6 +269,7 @@ impl ChangeLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::SuitePart;
 
     #[test]
     fn a_flapping_suite_changes_a_few_times_and_then_once_per_pause() {
@@ -253,10 +289,16 @@ mod tests {
 
     #[test]
     fn prints_do_not_depend_on_the_order_of_changes() {
-        let tool =
-            |text: &str, meta: Option<&str>| ListedTool { tool: text.into(), meta: meta.map(Into::into) };
+        let tool = |text: &str, meta: Option<&str>| {
+            [ListedTool {
+                name: "a".into(),
+                part: SuitePart::Whole,
+                tool: text.into(),
+                meta: meta.map(Into::into),
+            }]
+        };
         let (a, b, c) = (tool("a", None), tool("b", None), tool("b", Some("m")));
-        let sum = |parts: &[(usize, &ListedTool)]| {
+        let sum = |parts: &[(usize, &[ListedTool])]| {
             let mut all = ToolPrints::default();
             for (at, tool) in parts {
                 all.replace(ToolPrints::default(), ToolPrints::of_entry(*at, tool));

@@ -11,6 +11,7 @@ use switchboard_wire::visible::visible;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::annotations::Annotations;
 use super::lists::{self, ListKind};
 use super::{Child, ChildError, Limits};
 
@@ -23,6 +24,7 @@ pub struct Tool {
     pub input_schema: Option<Box<RawValue>>,
     /// Argument names of the schema, parsed once and not per call.
     pub names: ArgumentNames,
+    pub annotations: Annotations,
 }
 
 /// Keywords that make a schema more than a list of properties. Only the server can validate such a schema.
@@ -215,6 +217,7 @@ fn tool(raw: &RawValue) -> Option<Tool> {
         name: members.text("name")?.into(),
         description: members.text("description").map(Into::into),
         names: schema.map(ArgumentNames::of).unwrap_or_default(),
+        annotations: members.get("annotations").map(Annotations::of).unwrap_or_default(),
         input_schema: schema.and_then(|schema| RawValue::from_string(schema.get().to_owned()).ok()),
         raw: raw.to_owned(),
     })

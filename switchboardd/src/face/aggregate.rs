@@ -11,21 +11,22 @@ use super::{HostRequest, RequestContext, consent, initialize, links, offers, set
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
+use crate::observe::metrics::OperationNotes;
 use crate::savings::recorder::Fingerprint;
 use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
-use crate::suite::{SuiteReply, SuspendableCall};
+use crate::suite::{Suite, SuitePart, SuiteReply, SuspendableCall};
 
 pub(super) async fn answer(
     context: RequestContext<'_>,
     catalog: &Catalog,
     request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let RequestContext { daemon, session, caller, .. } = context;
+    let RequestContext { session, caller, .. } = context;
     match request.method {
         methods::TOOLS_CALL => call(context, catalog, request).await,
-        methods::TOOLS_LIST => list(daemon, caller, catalog, request),
+        methods::TOOLS_LIST => list(context, catalog, request),
         methods::INITIALIZE => Ok(SuiteReply::Own(initialize(catalog, caller, request))),
         methods::PING => Ok(SuiteReply::Own("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
@@ -57,10 +58,7 @@ async fn call(
         .members
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
-    let suite = catalog.suite(&name).ok_or_else(|| {
-        request.notes.iter().for_each(|notes| notes.unknown_suite(&name));
-        Failure::InvalidParams(format!("Unknown tool: {name}"))
-    })?;
+    let (suite, part) = tool(context, catalog, &name, request.notes)?;
     request.set_suite(suite);
     if suite.pending().is_some() && consent::may_ask(daemon, session, caller, suite) {
         if let Some(notes) = request.notes {
@@ -68,18 +66,39 @@ async fn call(
             suite.note_call(params, notes);
         }
         if caller.as_stateless().is_some() {
-            let asked = ask_first(daemon.clone(), session.clone(), caller.clone(), request);
+            let which = (suite.child_name().to_owned(), part);
+            let asked = ask_first(daemon.clone(), session.clone(), caller.clone(), request, which);
             return SuspendableCall::new(caller, suite, None, asked).run_until_input().await;
         }
         if consent::ask(daemon, session, caller, suite).await {
             let catalog = session.workspace().catalog();
-            let suite = catalog.suite(&name).unwrap_or(suite);
-            let said = suite.run(caller, params, request.notes).await?;
+            let suite = catalog.child(suite.child_name()).unwrap_or(suite);
+            let said = suite.run(caller, params, part, request.notes).await?;
             return Ok(links::rewrite_uris(&catalog, suite.child_name(), said));
         }
     }
-    let said = suite.run(caller, params, request.notes).await?;
+    let said = suite.run(caller, params, part, request.notes).await?;
     Ok(links::rewrite_uris(catalog, suite.child_name(), said))
+}
+
+/// The suite that a tool stands for, and the part of it that the caller may reach.
+fn tool<'c>(
+    context: RequestContext<'_>,
+    catalog: &'c Catalog,
+    name: &str,
+    notes: Option<&OperationNotes>,
+) -> Result<(&'c Suite, SuitePart), Failure> {
+    let shown = context.session.shown_tools();
+    let (suite, part) = catalog.tool(name, shown.as_deref()).ok_or_else(|| {
+        notes.iter().for_each(|notes| notes.unknown_suite(name));
+        Failure::InvalidParams(format!("Unknown tool: {name}"))
+    })?;
+    // Our own command names a server, not one of its tools.
+    let part = match part {
+        SuitePart::ReadOnly if context.caller.is_command_line() => SuitePart::Whole,
+        part => part,
+    };
+    Ok((suite, part))
 }
 
 /// For a modern host: it gets the question as the result, and retries with the user's answer.
@@ -88,26 +107,25 @@ fn ask_first(
     session: Arc<Session>,
     caller: Arc<Caller>,
     request: HostRequest<'_>,
+    (child, part): (String, SuitePart),
 ) -> impl Future<Output = Result<SuiteReply, Failure>> + use<> {
     let params = request.params.raw.map_or_else(|| "{}".to_owned(), |params| params.get().to_owned());
     async move {
         let params = RequestParams::read(Raw::parse(params.as_bytes()));
-        let name = params.members.text("name").unwrap_or_default();
-        let unknown = || Failure::InvalidParams(format!("Unknown tool: {name}"));
+        let gone = || Failure::NoSuchChild { child: child.clone() };
         let before = session.workspace().catalog();
-        consent::ask(&daemon, &session, &caller, before.suite(&name).ok_or_else(unknown)?).await;
+        consent::ask(&daemon, &session, &caller, before.child(&child).ok_or_else(gone)?).await;
         let catalog = session.workspace().catalog();
-        let suite = catalog.suite(&name).ok_or_else(unknown)?;
+        let suite = catalog.child(&child).ok_or_else(gone)?;
         // No notes: if the user was asked, the request has already been answered with the question.
-        let said = suite.run(&caller, &params, None).await?;
+        let said = suite.run(&caller, &params, part, None).await?;
         Ok(links::rewrite_uris(&catalog, suite.child_name(), said))
     }
 }
 
 /// Everything fits one page, so no cursor is valid.
 fn list(
-    daemon: &Daemon,
-    caller: &Arc<Caller>,
+    context: RequestContext<'_>,
     catalog: &Catalog,
     request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
@@ -115,8 +133,9 @@ fn list(
     match cursor.filter(|cursor| cursor.get() != "null") {
         Some(cursor) => Err(Failure::InvalidParams(format!("unknown cursor {}", cursor.get()))),
         None => {
-            note_shown(daemon, caller, catalog);
-            Ok(SuiteReply::Own(catalog.tools_result(caller.profile().reads_tool_meta())))
+            note_shown(context.daemon, context.caller, catalog);
+            context.session.set_shown_tools(catalog.shown_tools());
+            Ok(SuiteReply::Own(catalog.tools_result(context.caller.profile().reads_tool_meta())))
         }
     }
 }

@@ -65,6 +65,12 @@ fn is_done(said: &Result<SuiteReply, Failure>) -> bool {
             matches!(Message::parse(&answer.body), Ok(Message::Response { outcome: Outcome::Result(_), .. }))
         }
         Ok(SuiteReply::Own(_)) => true,
-        Ok(SuiteReply::Refused { .. } | SuiteReply::Error(_) | SuiteReply::NeedsInput(_)) | Err(_) => false,
+        Ok(
+            SuiteReply::Refused { .. }
+            | SuiteReply::Error(_)
+            | SuiteReply::NeedsInput(_)
+            | SuiteReply::Confirmed,
+        )
+        | Err(_) => false,
     }
 }

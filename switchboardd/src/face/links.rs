@@ -21,7 +21,10 @@ pub(super) fn rewrite_uris(catalog: &Catalog, child: &str, said: SuiteReply) -> 
     let body = match &said {
         SuiteReply::Child(answer) => &answer.body[..],
         SuiteReply::Own(result) => result.as_bytes(),
-        SuiteReply::Refused { .. } | SuiteReply::Error(_) | SuiteReply::NeedsInput(_) => return said,
+        SuiteReply::Refused { .. }
+        | SuiteReply::Error(_)
+        | SuiteReply::NeedsInput(_)
+        | SuiteReply::Confirmed => return said,
     };
     // Fast path: most results contain no URI.
     if URI_KEY.find(body).is_none() {
@@ -44,7 +47,10 @@ pub(super) fn rewrite_uris(catalog: &Catalog, child: &str, said: SuiteReply) -> 
             let other = Raw::parse(result.as_bytes()).and_then(|result| rename(result, name));
             other.map_or(said, SuiteReply::Own)
         }
-        SuiteReply::Refused { .. } | SuiteReply::Error(_) | SuiteReply::NeedsInput(_) => said,
+        SuiteReply::Refused { .. }
+        | SuiteReply::Error(_)
+        | SuiteReply::NeedsInput(_)
+        | SuiteReply::Confirmed => said,
     }
 }
 

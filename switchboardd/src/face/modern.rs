@@ -1,7 +1,7 @@
 //! Answers the requests of modern hosts, each of which is self-contained.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use switchboard_mcp::client_capabilities::ClientCapabilities;
 use switchboard_mcp::era::errors::{self, MappedError};
@@ -12,7 +12,7 @@ use switchboard_mcp::era::retry::{self, Retry};
 use switchboard_mcp::era::{self, ProtocolEra, envelope, results};
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, Outcome, quoted, splice, string};
-use switchboard_wire::members::{Members, insert_members};
+use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
@@ -80,7 +80,7 @@ impl ModernRequest<'_> {
             }
             _ => {}
         }
-        let mut pinned = None;
+        let (mut pinned, mut is_confirmed) = (None, false);
         let mut params = None;
         if let Some(Retry { responses, state: Some(state) }) = Retry::of(request.params.raw)? {
             request.notes.iter().for_each(|notes| notes.record_retry());
@@ -98,24 +98,49 @@ impl ModernRequest<'_> {
                         });
                     }
                     let said = call.run_until_input().await?;
+                    if matches!(said, SuiteReply::Confirmed) {
+                        return self.run_confirmed(owner, meta).await;
+                    }
                     let is_all = *face == Face::Aggregate;
                     return Ok(if is_all { links::rewrite_uris(catalog, &child, said) } else { said });
                 }
                 StateTarget::Child { pid, state } => {
                     pinned = Some(pid);
+                    // The child has seen this request already. With pid 0 it has not: the daemon asked.
+                    is_confirmed = pid != 0;
                     let with_state = |params| retry::with_state(params, state.as_deref()).into_bytes();
                     params = request.params.raw.map(with_state);
                 }
             }
         }
         let current = params.as_deref().and_then(Raw::parse).or(request.params.raw);
+        let caller = Caller::stateless(&owner, listener, meta, pinned);
+        if is_confirmed {
+            caller.as_stateless().iter().for_each(|request| request.set_confirmed());
+        }
+        self.run(&caller, current).await
+    }
+
+    /// Runs a request that the user has said yes to, without the answer, which is not for a child.
+    async fn run_confirmed(&self, owner: Arc<Caller>, meta: RequestMeta) -> Result<SuiteReply, Failure> {
+        let caller = Caller::stateless(&owner, self.context.caller, meta, None);
+        caller.as_stateless().iter().for_each(|request| request.set_confirmed());
+        let is_answer = |key: &str| matches!(key, "inputResponses" | "requestState");
+        let params = self.request.params.raw.map(|params| remove_members(params, is_answer));
+        self.run(&caller, params.as_deref().and_then(|params| Raw::parse(params.as_bytes()))).await
+    }
+
+    /// Runs the request for this caller, with these params.
+    async fn run(&self, caller: &Arc<Caller>, current: Option<Raw<'_>>) -> Result<SuiteReply, Failure> {
+        let Self { context, catalog, request, .. } = self;
+        let face = context.face;
+        let original = request.params.raw.map(Raw::get);
         let without = match face {
             Face::Aggregate => current.and_then(envelope::without_extensions),
             Face::Child(_) => None,
         };
         let current = without.as_deref().and_then(Raw::parse).or(current);
-        let caller = Caller::stateless(&owner, listener, meta, pinned);
-        let is_changed = params.is_some() || without.is_some();
+        let is_changed = current.map(|params| params.get().as_ptr()) != original.map(str::as_ptr);
         let changed = is_changed.then(|| RequestParams::read(current));
         let request = HostRequest { params: changed.as_ref().unwrap_or(request.params), ..*request };
         match face {
@@ -123,13 +148,13 @@ impl ModernRequest<'_> {
                 Ok(SuiteReply::Own(aggregate::discover(catalog)))
             }
             Face::Child(name) if request.method == methods::DISCOVER => {
-                single::discover(catalog, name, &caller).await
+                single::discover(catalog, name, caller).await
             }
             Face::Aggregate => {
-                let context = RequestContext { caller: &caller, ..*context };
+                let context = RequestContext { caller, ..*context };
                 aggregate::answer(context, catalog, request).await
             }
-            Face::Child(name) => single::answer(catalog, name, &caller, request).await,
+            Face::Child(name) => single::answer(catalog, name, caller, request).await,
         }
     }
 
@@ -167,6 +192,7 @@ impl ModernRequest<'_> {
             },
             SuiteReply::Own(result) | SuiteReply::Refused { result, .. } => self.ours(&result),
             SuiteReply::Error(error) => return Ok(rpc::error(id, &error)),
+            SuiteReply::Confirmed => return Err(Failure::Panicked),
             SuiteReply::NeedsInput(asks) => match *asks {
                 InputNeeded::Child { answer, pid } => return Ok(self.wrapped(&answer, pid)),
                 InputNeeded::Suspended { call, inputs } => {

@@ -20,7 +20,7 @@ use crate::catalog::Catalog;
 use crate::child::ToolList;
 use crate::suite::failure::Failure;
 use crate::suite::login::{self, LoginOutcome};
-use crate::suite::{CallContext, Suite, SuiteReply};
+use crate::suite::{CallContext, Confirmation, Suite, SuiteReply};
 
 pub(super) async fn answer(
     catalog: &Catalog,
@@ -71,6 +71,15 @@ async fn dispatch(
             if !suite.settings.expose.permits(&tool) {
                 return Ok(suite.not_allowed(&tool));
             }
+            if suite.settings.confirm.is_set() {
+                let args = called_arguments(&request.params.members)?;
+                let token = request.params.progress_token().map(Raw::get);
+                let call =
+                    CallContext { tool: Some(&tool), token, ..CallContext::new(caller, request.notes) };
+                if let Confirmation::Asked(asks) = suite.confirm_direct(call, &tool, args).await? {
+                    return Ok(asks);
+                }
+            }
             let said = forward(suite, caller, request, Some(&tool), None).await;
             if let Some(note) = request.notes
                 && note.is_new_tool()
@@ -97,6 +106,19 @@ fn called_tool(params: &Members<'_>) -> Result<String, Failure> {
         _ => None,
     }
     .ok_or_else(|| Failure::InvalidParams("`params.name` must be there once, and a string".to_owned()))
+}
+
+/// The arguments of a call that a user is asked about. Repeated ones are refused, so that the user and the child read
+/// the same.
+fn called_arguments<'a>(params: &Members<'a>) -> Result<Option<Raw<'a>>, Failure> {
+    let mut all = params.0.iter().filter(|(key, _)| key == "arguments").map(|(_, value)| *value);
+    let args = all.next().filter(|args| !args.is_null());
+    let is_object = args.is_none_or(|args| args.get().starts_with('{'));
+    if all.next().is_some() || !is_object {
+        let why = "`params.arguments` must be there once, and an object".to_owned();
+        return Err(Failure::InvalidParams(why));
+    }
+    Ok(args)
 }
 
 async fn initialize(

@@ -143,6 +143,7 @@ impl Pool {
         let server_info = child.server_info().clone();
         let (manifests, mut launches) = (self.services.manifests.clone(), vec![self.launch.clone()]);
         let manifest = Arc::new(Manifest { protocol: child.protocol(), server_info, tools, offers });
+        self.seen_writing.note(&manifest.tools);
         self.lock().manifest = Some(manifest.clone());
         if let Some(template) = &self.workspace.template {
             // Serves the other workspaces until their own children run.

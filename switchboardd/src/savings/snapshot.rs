@@ -100,6 +100,11 @@ impl SavingsSnapshot {
         self.text(seen(definition))
     }
 
+    /// Adds the tools of one suite.
+    pub fn definitions(&mut self, definitions: &[String]) -> Fingerprint {
+        self.text(definitions.iter().map(|one| seen(one)).collect::<Vec<_>>().join(","))
+    }
+
     /// Adds a server's instructions, as far as hosts use them.
     pub fn instructions(&mut self, instructions: &str) -> Fingerprint {
         let cut = instructions.char_indices().map(|(at, _)| at).find(|at| *at >= MAX_INSTRUCTIONS);

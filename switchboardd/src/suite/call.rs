@@ -10,7 +10,9 @@ use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::outgoing::OutgoingParams;
-use super::{CallContext, HostParams, Suite, SuiteReply, arguments, refusal, tool_error};
+use super::{
+    CallContext, Confirmation, HostParams, Suite, SuitePart, SuiteReply, arguments, refusal, tool_error,
+};
 use crate::caller::Caller;
 use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
 use crate::pool::{Lease, PoolError};
@@ -96,6 +98,18 @@ impl Suite {
                 None => notes.iter().for_each(|notes| notes.tool_exists()),
             }
         }
+        if call.part != SuitePart::Whole || self.settings.confirm.is_set() {
+            let list = lease.tools(self.limits, call.asked).await.map_err(failed)?;
+            let tool = list.find(subtool);
+            if let Some(refusal) = self.wrong_part(call.part, subtool, tool) {
+                return Err(refusal);
+            }
+            if !call.confirmed && self.must_confirm(caller, subtool, tool) {
+                // Nobody waits for a child or for its turn while the user thinks.
+                drop((lease, send_right));
+                return Box::pin(self.confirm_and_call(call, params, subtool, args)).await;
+            }
+        }
         self.trace_arguments(subtool, args);
         if let Some(notes) = notes.filter(|notes| notes.wants_arguments) {
             // Once more: now a child runs, and the values that it was given are known.
@@ -106,6 +120,23 @@ impl Suite {
         let sent = sent.map_err(|error| self.unavailable(Some(subtool), error))?;
         drop(send_right);
         self.await_response(sent, call, methods::TOOLS_CALL, &params).await
+    }
+
+    /// Asks the user, and runs the call if the answer is yes.
+    async fn confirm_and_call(
+        &self,
+        call: CallContext<'_>,
+        params: HostParams<'_>,
+        subtool: &str,
+        args: Option<Raw<'_>>,
+    ) -> Result<SuiteReply, Failure> {
+        match self.ask_user(call.caller, subtool, args).await? {
+            Confirmation::Asked(asks) => Ok(asks),
+            Confirmation::Given => {
+                let call = CallContext { confirmed: true, asked: Instant::now(), ..call };
+                self.call(call, params).await
+            }
+        }
     }
 
     /// Sends a request to a leased child. A child that ended while idle is replaced once. This is no retry:

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::SuitePart;
 use crate::caller::Caller;
 use crate::child::ChildRequest;
 use crate::observe::metrics::OperationNotes;
@@ -18,6 +19,10 @@ pub struct CallContext<'a> {
     pub tool: Option<&'a str>,
     /// The host's progress token, as the host wrote it.
     pub token: Option<&'a str>,
+    /// Which subtools the host's tool reaches.
+    pub part: SuitePart,
+    /// Whether the user was asked about it and said yes.
+    pub confirmed: bool,
     /// Where its outcome is recorded.
     pub notes: Option<&'a OperationNotes>,
 }
@@ -25,7 +30,15 @@ pub struct CallContext<'a> {
 impl<'a> CallContext<'a> {
     /// A call that arrives now.
     pub fn new(caller: &'a Arc<Caller>, notes: Option<&'a OperationNotes>) -> Self {
-        Self { caller, asked: Instant::now(), tool: None, token: None, notes }
+        Self {
+            caller,
+            asked: Instant::now(),
+            tool: None,
+            token: None,
+            part: SuitePart::Whole,
+            confirmed: false,
+            notes,
+        }
     }
 
     /// The request that forwards this call to a child.

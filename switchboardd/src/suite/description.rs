@@ -13,7 +13,7 @@ use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::Members;
 
 use super::obstacle::{self, HELD_TEXT, PROGRAM_HELD_TEXT};
-use super::{INPUT_SCHEMA, Suite, own_words, summary};
+use super::{Suite, SuitePart, own_words, summary};
 use crate::child::value_resolver::NotLaunchable;
 use crate::child::{ServerInfo, Tool};
 use crate::pool::PoolError;
@@ -49,14 +49,17 @@ impl SuiteFacts {
     }
 
     /// Whether its program is not the one that was allowed: nothing of its own words is shown.
-    fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         matches!(self.obstacle, Some(PoolError::NotLaunchable(NotLaunchable::Held { .. })))
     }
 }
 
-/// A suite's entry in `tools/list`.
+/// An entry of a suite in `tools/list`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedTool {
+    pub name: String,
+    /// What its calls may reach. A tool that was shown as read-only reaches nothing else later.
+    pub part: SuitePart,
     /// The JSON object.
     pub tool: Box<str>,
     /// Its member `_meta`, for hosts that use it.
@@ -80,24 +83,13 @@ impl Suite {
         }
     }
 
-    /// Its entry in `tools/list`.
-    pub fn listed_tool(&self, facts: &SuiteFacts) -> ListedTool {
-        let (description, hint) = self.describe(facts);
-        let tool = format!(
-            r#"{{"name":{},"description":{},"inputSchema":{INPUT_SCHEMA}}}"#,
-            quoted(&self.name),
-            quoted(&description)
-        );
-        ListedTool { tool: tool.into(), meta: self.meta(facts, &hint) }
-    }
-
     /// What a model reads about it.
     pub fn description(&self, facts: &SuiteFacts) -> String {
         self.describe(facts).0
     }
 
     /// The description, and the words of subtools that are not in it.
-    fn describe(&self, facts: &SuiteFacts) -> (String, String) {
+    pub(super) fn describe(&self, facts: &SuiteFacts) -> (String, String) {
         if self.is_held() {
             return (HELD_TEXT.to_owned(), String::new());
         }
@@ -127,7 +119,7 @@ impl Suite {
     }
 
     /// The subtools that a host may know of.
-    fn described_tools<'f>(&self, facts: &'f SuiteFacts) -> Vec<&'f Tool> {
+    pub(super) fn described_tools<'f>(&self, facts: &'f SuiteFacts) -> Vec<&'f Tool> {
         let tools = facts.manifest.iter().flat_map(|manifest| &manifest.tools.tools);
         tools.filter(|tool| self.settings.expose.permits(&tool.name)).collect()
     }
@@ -168,7 +160,7 @@ impl Suite {
     }
 
     /// `_meta` for hosts that search tools, or load some of them at once.
-    fn meta(&self, facts: &SuiteFacts, hint: &str) -> Option<Box<str>> {
+    pub(super) fn meta(&self, facts: &SuiteFacts, hint: &str) -> Option<Box<str>> {
         let mut members = Vec::new();
         if !hint.is_empty() {
             members.push(format!(r#""anthropic/searchHint":{}"#, quoted(hint)));
@@ -328,7 +320,7 @@ fn words(name: &str) -> impl Iterator<Item = String> {
 }
 
 /// The words of subtools' names that are not in `text`, for hosts that search.
-fn search_hint(tools: &[&Tool], text: &str) -> String {
+pub(super) fn search_hint(tools: &[&Tool], text: &str) -> String {
     let mut known: HashSet<String> = text.split_whitespace().flat_map(words).collect();
     let (mut hint, mut count) = (String::new(), 0);
     for word in tools.iter().flat_map(|tool| words(&tool.name)) {

@@ -20,6 +20,34 @@ pub enum Blame {
     Daemon,
 }
 
+/// Why a call that needs the user's yes was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unconfirmed {
+    Declined,
+    /// `of_workspace`: whether the workspace's config asks for it, not the user's.
+    CannotAsk {
+        of_workspace: bool,
+    },
+}
+
+impl Unconfirmed {
+    fn sentence(self, child: &str, subtool: &str) -> String {
+        match self {
+            Self::Declined => {
+                format!(
+                    "the user did not allow this call of subtool `{subtool}` (child `{child}`); it was not sent"
+                )
+            }
+            Self::CannotAsk { of_workspace } => {
+                let whose = if of_workspace { "the workspace's" } else { "the user's" };
+                format!(
+                    "subtool `{subtool}` of child `{child}` needs the user's yes, and this host cannot ask for it (no elicitation); the call was not sent. To allow it without a question, the user changes `suites.{child}.confirm` in {whose} `switchboard.config.json`"
+                )
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     #[error("Method not found: {method}")]
@@ -54,6 +82,10 @@ pub enum Failure {
     NoSuchResource { uri: String },
     #[error("subtool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
     NotAllowed { suite: String, subtool: String },
+    #[error("subtool `{subtool}` {does} and is not reached with `{called}`; {advice}")]
+    WrongTool { subtool: Box<str>, does: &'static str, called: String, advice: String },
+    #[error("{why}", why = .why.sentence(.child, .subtool))]
+    NotConfirmed { child: Box<str>, subtool: Box<str>, why: Unconfirmed },
     #[error("switchboardd is shutting down; the call may or may not have run")]
     ShuttingDown,
     #[error("switchboardd is shutting down and did not start this call; make it again in a moment")]
@@ -89,6 +121,7 @@ impl Failure {
             Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
             Self::ShuttingDown | Self::NotStarted | Self::Panicked => Blame::Daemon,
             Self::TooManyCalls { .. } | Self::TooManySuspended => Blame::Daemon,
+            Self::WrongTool { .. } | Self::NotConfirmed { .. } => Blame::Daemon,
             Self::BadState(BadState::EarlierRun | BadState::Expired) => Blame::Daemon,
         }
     }
@@ -122,6 +155,8 @@ impl Failure {
             Self::NoSuchChild { .. } => "no_such_child",
             Self::NoSuchResource { .. } => "no_such_resource",
             Self::NotAllowed { .. } => "not_allowed",
+            Self::WrongTool { .. } => "wrong_tool",
+            Self::NotConfirmed { .. } => "not_confirmed",
             Self::Misconfigured { .. } => "misconfigured",
             Self::Held { .. } => "held",
             Self::StillStarting { .. } => "child_still_starting",
@@ -193,6 +228,8 @@ impl Failure {
             Self::Misconfigured { child, .. } | Self::Held { child, .. } => (Some(&**child), None),
             Self::NoSuchChild { child } => (Some(child.as_str()), None),
             Self::NotAllowed { subtool, .. } => (None, Some(subtool.as_str())),
+            Self::WrongTool { subtool, .. } => (None, Some(&**subtool)),
+            Self::NotConfirmed { child, subtool, .. } => (Some(&**child), Some(&**subtool)),
             _ => (None, None),
         };
         if let Some(child) = child {

@@ -1,13 +1,16 @@
 //! The text that `introspect` returns: the subtools and how to call them.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use switchboard_definitions::config::{Expose, Mode};
 use switchboard_wire::envelope::quoted;
+use switchboard_wire::members::insert_members;
 use switchboard_wire::rpc;
 
 use crate::child::{Tool, ToolList};
 
+use super::split::Marks;
 use super::summary::summary;
 
 /// Maximum number of tools for a query.
@@ -28,6 +31,7 @@ pub struct IntrospectOptions<'a> {
     pub query: Option<&'a str>,
     /// Whether the model asked for whole definitions.
     pub wants_schemas: bool,
+    pub marks: Option<Marks<'a>>,
 }
 
 /// The tools that [`text`] lists, joined for a JSON array.
@@ -74,16 +78,27 @@ pub fn single(tool: &Tool, options: IntrospectOptions<'_>) -> String {
         let _ = write!(out, r#"],"hint":{}}}"#, quoted(NO_SCHEMAS));
         return out;
     }
-    rpc::tools_result(tool.raw.get())
+    rpc::tools_result(&whole(tool, options))
+}
+
+/// The definition as the child wrote it, with our marks at its end.
+fn whole<'t>(tool: &'t Tool, options: IntrospectOptions<'_>) -> Cow<'t, str> {
+    let marks = options.marks.map(|marks| marks.of(tool, true)).unwrap_or_default();
+    match &*marks {
+        "" => tool.raw.get().into(),
+        marks => insert_members(tool.raw.get(), marks).into(),
+    }
 }
 
 fn entry(tool: &Tool, options: IntrospectOptions<'_>, out: &mut String) {
     if options.mode == Mode::Full {
-        out.push_str(tool.raw.get());
+        out.push_str(&whole(tool, options));
         return;
     }
     let line = summary(tool.description.as_deref().unwrap_or_default(), options.summary_max_chars);
     let _ = write!(out, r#"{{"name":{},"summary":{}"#, quoted(&tool.name), quoted(&line));
+    let marks = options.marks.map(|marks| marks.of(tool, false)).filter(|marks| !marks.is_empty());
+    marks.iter().for_each(|marks| out.extend([",", marks]));
     if options.mode == Mode::Summary
         && let Some(schema) = &tool.input_schema
     {
@@ -172,6 +187,7 @@ mod tests {
             raw: RawValue::from_string(raw).unwrap(),
             input_schema: Some(RawValue::from_string(schema.to_owned()).unwrap()),
             names: Default::default(),
+            annotations: Default::default(),
         }
     }
 
@@ -189,8 +205,13 @@ mod tests {
         text(&list(), &Expose::default(), options)
     }
 
-    const SUMMARY: IntrospectOptions<'_> =
-        IntrospectOptions { mode: Mode::Summary, summary_max_chars: 12, query: None, wants_schemas: false };
+    const SUMMARY: IntrospectOptions<'_> = IntrospectOptions {
+        mode: Mode::Summary,
+        summary_max_chars: 12,
+        query: None,
+        wants_schemas: false,
+        marks: None,
+    };
 
     #[test]
     fn summaries_come_with_unaltered_schemas() {

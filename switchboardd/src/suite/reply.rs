@@ -20,6 +20,8 @@ pub enum SuiteReply {
     Error(String),
     /// A question to a modern host.
     NeedsInput(Box<InputNeeded>),
+    /// The user said yes to the question whether the request may be run. The request is run again, with that yes.
+    Confirmed,
 }
 
 impl SuiteReply {
@@ -30,7 +32,7 @@ impl SuiteReply {
             Self::Own(result) => outcome::of_text(result),
             Self::Refused { .. } => Some(outcome::TOOL_ERROR),
             Self::Error(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
-            Self::NeedsInput(_) => None,
+            Self::NeedsInput(_) | Self::Confirmed => None,
         }
     }
 
@@ -39,7 +41,7 @@ impl SuiteReply {
         match self {
             Self::Refused { kind, .. } => ReplyKind::Refusal(kind),
             Self::NeedsInput(_) => ReplyKind::Question,
-            Self::Child(_) | Self::Own(_) | Self::Error(_) => ReplyKind::Answer,
+            Self::Child(_) | Self::Own(_) | Self::Error(_) | Self::Confirmed => ReplyKind::Answer,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Reads a [`Config`] from the members of the file. Tests compare the key lists with the schema.
 
 mod misplaced;
+mod permissions;
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -41,7 +42,7 @@ const PERSONAL_ONLY_KEYS: [&str; 6] = ["http", "budget", "trust", "oauth", "watc
 pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
 pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
-pub(super) const SUITE: [&str; 9] = [
+pub(super) const SUITE: [&str; 11] = [
     "suiteName",
     "description",
     "alwaysLoad",
@@ -51,6 +52,8 @@ pub(super) const SUITE: [&str; 9] = [
     "pool",
     "redact",
     "validate",
+    "split",
+    "confirm",
 ];
 pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
 pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
@@ -241,8 +244,8 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
 }
 
 /// Keys of a suite that hide nothing: a mistake in one of them affects that key only.
-const NON_RESTRICTING_KEYS: [&str; 7] =
-    ["suiteName", "description", "alwaysLoad", "summaryMaxChars", "timeouts", "pool", "validate"];
+const NON_RESTRICTING_KEYS: [&str; 8] =
+    ["suiteName", "description", "alwaysLoad", "summaryMaxChars", "timeouts", "pool", "validate", "split"];
 
 fn suite(node: &Node<'_>) -> SuiteConfig {
     let Some(fields) = node.object() else {
@@ -269,6 +272,7 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
     let before = node.problem_count();
     let expose = fields.get("expose").map_or_else(Expose::default, |node| expose(&node));
     let redact = fields.get("redact").and_then(|node| node.texts()).unwrap_or_default();
+    let confirm = fields.get("confirm").map(|node| permissions::confirm(&node)).unwrap_or_default();
     hides |= node.problem_count() > before;
     SuiteConfig {
         suite_name,
@@ -280,6 +284,8 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
         pool: fields.get("pool").map_or_else(PoolConfig::default, |node| pool(&node)),
         redact,
         validate: fields.get("validate").and_then(|node| node.flag()),
+        split: permissions::split(&fields, &strangers),
+        confirm,
         unusable_reason: hides.then(|| misplaced_reason(&node.location())),
     }
 }
@@ -536,7 +542,7 @@ mod tests {
         for (inner, outer) in NESTED_KEYS {
             for text in [
                 format!(r#"{{"switchboard": {{"{inner}": []}}}}"#),
-                format!(r#"{{"config": [{{"{inner}": []}}]}}"#),
+                format!(r#"{{"settings": [{{"{inner}": []}}]}}"#),
                 format!(r#"{{"budget": {{"{inner}": []}}}}"#),
             ] {
                 let config = understood(&text);

@@ -59,7 +59,7 @@ fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog,
         let which = (suite.definition.file.clone(), suite.definition.name.clone());
         // The user's own suites are in every view, but are counted once.
         let place = *places.entry(which).or_insert_with(|| {
-            let row = suite_row(all, root.clone(), suite, &catalog.listed_tool(at));
+            let row = suite_row(all, root.clone(), suite, &catalog.listed_entries(at));
             all.suites.push(row);
             all.suites.len() - 1
         });
@@ -73,7 +73,7 @@ fn suite_row(
     all: &mut SavingsSnapshot,
     workspace: Option<PathBuf>,
     suite: &Suite,
-    listed_tool: &str,
+    entries: &[String],
 ) -> SuiteRow {
     let manifest = suite.manifest();
     let known = match (&manifest, &suite.pool) {
@@ -101,7 +101,7 @@ fn suite_row(
         child: suite.child_name().to_owned(),
         workspace,
         known,
-        shown: all.definition(listed_tool),
+        shown: all.definitions(entries),
         pool_usage: suite.pool.as_ref().map(|pool| pool_usage(pool)),
     }
 }

@@ -9,11 +9,12 @@ use super::{BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL,
 use crate::document::{Fields, Node, Problem, nearest};
 
 /// Keys that users often put one level too high, with the key that they belong under.
-pub(super) const NESTED_KEYS: [(&str, &str); 10] = [
+pub(super) const NESTED_KEYS: [(&str, &str); 11] = [
     ("expose", "suites"),
     ("allow", "suites"),
     ("deny", "suites"),
     ("redact", "suites"),
+    ("confirm", "suites"),
     ("scope", "pool"),
     ("elicit", "trust"),
     ("roots", "trust"),

@@ -1,0 +1,195 @@
+//! Asks the user before a call is sent, where `confirm` says so. Nothing reaches the child before the answer, and only
+//! a clear yes counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use switchboard_mcp::methods;
+use switchboard_wire::envelope::Message;
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+use switchboard_wire::visible::clipped;
+use tokio::sync::oneshot;
+
+use super::{CallContext, Suite, SuiteReply, SuspendableCall, shown_arguments};
+use crate::caller::Caller;
+use crate::child::Tool;
+use crate::suite::failure::{Failure, Unconfirmed};
+
+const ONCE: &str = "once";
+const SESSION: &str = "this session";
+const NO: &str = "no";
+
+/// How much of a name a user is shown, in bytes.
+const MAX_NAME: usize = 200;
+
+/// What follows from the question.
+#[derive(Debug)]
+pub enum Confirmation {
+    Given,
+    /// A modern host gets the question as its result and retries with the answer.
+    Asked(SuiteReply),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ConfirmAnswer {
+    Once,
+    Session,
+}
+
+/// What the user is asked, and about what.
+struct Question {
+    request: String,
+    /// What is remembered if the user answers for the whole session.
+    key: String,
+    child: Box<str>,
+    subtool: Box<str>,
+    timeout: Duration,
+}
+
+impl Suite {
+    /// Whether the user must be asked before this call is sent. `tool`: `None` if the server does not list it.
+    pub(super) fn must_confirm(&self, caller: &Arc<Caller>, subtool: &str, tool: Option<&Tool>) -> bool {
+        let is_harmless = || tool.is_some_and(|tool| self.accepted_annotations(tool).is_harmless());
+        self.settings.confirm.asks_about(subtool, is_harmless)
+            && !caller.as_stateless().is_some_and(|request| request.is_confirmed())
+            && !caller.has_confirmed(&self.confirm_key(subtool))
+    }
+
+    /// For a tool that is called by its own name: asks the user if that is necessary.
+    pub async fn confirm_direct(
+        &self,
+        call: CallContext<'_>,
+        subtool: &str,
+        args: Option<Raw<'_>>,
+    ) -> Result<Confirmation, Failure> {
+        if !self.settings.confirm.is_set() {
+            return Ok(Confirmation::Given);
+        }
+        let lease = self.lease(call).await?;
+        let list = lease.tools(self.limits, call.asked).await;
+        drop(lease);
+        // Without a list, nothing says that the tool is harmless.
+        let list = list.ok();
+        let tool = list.as_ref().and_then(|list| list.find(subtool));
+        if !self.must_confirm(call.caller, subtool, tool) {
+            return Ok(Confirmation::Given);
+        }
+        self.ask_user(call.caller, subtool, args).await
+    }
+
+    /// Asks the user; fails if the answer is not a yes.
+    pub(super) async fn ask_user(
+        &self,
+        caller: &Arc<Caller>,
+        subtool: &str,
+        args: Option<Raw<'_>>,
+    ) -> Result<Confirmation, Failure> {
+        if !caller.profile().client_capabilities.elicitation_form {
+            let why = Unconfirmed::CannotAsk { of_workspace: self.of_workspace };
+            let (child, subtool) = (self.child_name().into(), subtool.into());
+            return Err(Failure::NotConfirmed { child, subtool, why });
+        }
+        let question = self.question(caller, subtool, args);
+        if caller.as_stateless().is_none() {
+            question.ask(caller).await?;
+            return Ok(Confirmation::Given);
+        }
+        let asked = caller.clone();
+        let answer = async move { question.ask(&asked).await.map(|()| SuiteReply::Confirmed) };
+        match SuspendableCall::new(caller, self, None, answer).run_until_input().await? {
+            SuiteReply::Confirmed => Ok(Confirmation::Given),
+            asks => Ok(Confirmation::Asked(asks)),
+        }
+    }
+
+    /// Identifies the subtool of exactly this server.
+    fn confirm_key(&self, subtool: &str) -> String {
+        let launch = self.pool.as_ref().map(|pool| pool.fingerprint());
+        format!("{launch:?} {} {subtool}", self.child_name())
+    }
+
+    fn question(&self, caller: &Arc<Caller>, subtool: &str, args: Option<Raw<'_>>) -> Question {
+        let arguments = shown_arguments::lines(args, &self.settings.redact);
+        let mut message = format!(
+            "Switchboard: may `{}` of the server `{}` be called?\n\nArguments:\n{arguments}",
+            clipped(subtool, MAX_NAME),
+            clipped(self.child_name(), MAX_NAME)
+        );
+        let choices: &[&str] = if caller.has_session() { &[ONCE, SESSION, NO] } else { &[ONCE, NO] };
+        if caller.has_session() {
+            message.push_str("\n\n\"this session\" also allows its later calls, with any arguments.");
+        }
+        let params = json!({
+            "message": message,
+            "requestedSchema": {
+                "type": "object",
+                "properties": { "decision": { "type": "string", "title": "Call it?", "enum": choices } },
+                "required": ["decision"],
+            },
+        });
+        let request =
+            json!({ "jsonrpc": "2.0", "id": "confirm", "method": methods::ELICITATION, "params": params });
+        Question {
+            request: request.to_string(),
+            key: self.confirm_key(subtool),
+            child: self.child_name().into(),
+            subtool: subtool.into(),
+            timeout: self.limits.max,
+        }
+    }
+}
+
+impl Question {
+    /// Succeeds if the user says yes. Dropping the future withdraws the question.
+    async fn ask(self, caller: &Arc<Caller>) -> Result<(), Failure> {
+        let decision = self.put(caller).await;
+        match decision {
+            Some(ConfirmAnswer::Once) => return Ok(()),
+            Some(ConfirmAnswer::Session) if caller.confirm_for_session(&self.key) => return Ok(()),
+            _ => {}
+        }
+        let Self { child, subtool, .. } = self;
+        Err(Failure::NotConfirmed { child, subtool, why: Unconfirmed::Declined })
+    }
+
+    async fn put(&self, caller: &Arc<Caller>) -> Option<ConfirmAnswer> {
+        let Ok(Message::Request { id, params, .. }) = Message::parse(self.request.as_bytes()) else {
+            return None;
+        };
+        let (tell, told) = oneshot::channel();
+        let heard = move |response: &[u8], _: Raw<'_>| {
+            let _ = tell.send(decision(response));
+        };
+        let id = caller.ask(self.request.as_bytes(), id, methods::ELICITATION, params, heard)?;
+        let _open = OpenQuestion { caller, id };
+        tokio::time::timeout(self.timeout, told).await.ok()?.ok()?
+    }
+}
+
+/// The user's yes; `None` for everything else.
+fn decision(response: &[u8]) -> Option<ConfirmAnswer> {
+    let response: Members<'_> = Raw::parse(response).and_then(Members::of)?;
+    let result = response.get("result").and_then(Members::of)?;
+    if result.text("action").as_deref() != Some("accept") {
+        return None;
+    }
+    match &*result.get("content").and_then(Members::of)?.text("decision")? {
+        ONCE => Some(ConfirmAnswer::Once),
+        SESSION => Some(ConfirmAnswer::Session),
+        _ => None,
+    }
+}
+
+/// A question to withdraw if the call ends before it is answered.
+struct OpenQuestion<'a> {
+    caller: &'a Arc<Caller>,
+    id: Box<str>,
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        self.caller.withdraw(&self.id, "the call that asked has ended");
+    }
+}

@@ -1,0 +1,173 @@
+//! A server as two tools: one reaches what only reads, the other the rest. A host and its user can then allow
+//! one without the other.
+
+use switchboard_definitions::config::Split;
+use switchboard_wire::envelope::quoted;
+
+use super::description::{ListedTool, SuiteFacts, search_hint};
+use super::{INPUT_SCHEMA, Suite, annotations};
+use crate::child::{Annotations, Tool, ToolList};
+use crate::pool::manifest::Manifest;
+use crate::suite::failure::Failure;
+
+/// Which subtools a tool of the aggregate face reaches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SuitePart {
+    #[default]
+    Whole,
+    /// Those that say that they only read.
+    ReadOnly,
+    /// All others.
+    Writing,
+}
+
+impl Suite {
+    /// Whether a subtool counts as read-only: it says so, and it never said otherwise before. A server must not
+    /// move a tool to what a user has already allowed.
+    ///
+    /// This is the only place that decides it; a stored decision of the user belongs here.
+    pub fn accepted_read_only(&self, tool: &Tool) -> bool {
+        tool.annotations.read_only == Some(true)
+            && self.pool.as_ref().is_some_and(|pool| !pool.has_seen_writing(&tool.name))
+    }
+
+    /// The annotations of a subtool, as far as they are accepted.
+    pub(super) fn accepted_annotations(&self, tool: &Tool) -> Annotations {
+        let read_only = match tool.annotations.read_only {
+            Some(true) if !self.accepted_read_only(tool) => None,
+            said => said,
+        };
+        Annotations { read_only, ..tool.annotations }
+    }
+
+    /// The entries of the suite in `tools/list`: its own tool and, if it is split, the one for what writes.
+    pub fn listed_tools(&self, facts: &SuiteFacts) -> Vec<ListedTool> {
+        let (description, hint) = self.describe(facts);
+        let whole = |of: Annotations, part: SuitePart| ListedTool {
+            name: self.name.clone(),
+            part,
+            tool: entry(&self.name, &description, of),
+            meta: self.meta(facts, &hint),
+        };
+        if self.is_held() || facts.is_held() {
+            return vec![whole(Annotations::default(), SuitePart::Whole)];
+        }
+        let exposed = self.described_tools(facts);
+        let of = |tools: &[&Tool]| -> Vec<Annotations> {
+            tools.iter().map(|tool| self.accepted_annotations(tool)).collect()
+        };
+        if self.part(facts.manifest.as_deref()) == SuitePart::Whole {
+            let common = annotations::common(&of(&exposed));
+            let reads = common.read_only == Some(true);
+            return vec![whole(common, if reads { SuitePart::ReadOnly } else { SuitePart::Whole })];
+        }
+        let (reading, writing): (Vec<&Tool>, Vec<&Tool>) =
+            exposed.into_iter().partition(|tool| self.accepted_read_only(tool));
+        // True whatever the server adds: only what says that it reads is reached.
+        let reads = Annotations { read_only: Some(true), ..annotations::common(&of(&reading)) };
+        let description = self.describe_writing();
+        let write = ListedTool {
+            name: self.writing_name.clone(),
+            part: SuitePart::Writing,
+            tool: entry(&self.writing_name, &description, annotations::common(&of(&writing))),
+            meta: self.meta(facts, &search_hint(&writing, &description)),
+        };
+        vec![whole(reads, SuitePart::ReadOnly), write]
+    }
+
+    /// What the tool with the suite's own name reaches, for a caller that was shown no list.
+    pub fn current_part(&self) -> SuitePart {
+        self.part(self.manifest().as_deref())
+    }
+
+    /// What it reaches if this is what the server said about itself.
+    fn part(&self, manifest: Option<&Manifest>) -> SuitePart {
+        let is_split = match self.settings.split {
+            _ if self.is_held() || self.pool.is_none() => false,
+            Split::Never => false,
+            Split::Always => true,
+            Split::Auto => manifest.is_some_and(|manifest| self.marks_some(&manifest.tools)),
+        };
+        if is_split { SuitePart::ReadOnly } else { SuitePart::Whole }
+    }
+
+    /// Whether the server marks some exposed subtools as read-only and some not.
+    fn marks_some(&self, list: &ToolList) -> bool {
+        // Most servers mark none.
+        if list.tools.iter().all(|tool| tool.annotations.read_only != Some(true)) {
+            return false;
+        }
+        let (mut reads, mut writes) = (false, false);
+        for tool in self.exposed_tools(list) {
+            let is_reading = self.accepted_read_only(tool);
+            reads |= is_reading;
+            writes |= !is_reading;
+        }
+        reads && writes
+    }
+
+    fn exposed_tools<'l>(&self, list: &'l ToolList) -> impl Iterator<Item = &'l Tool> {
+        list.tools.iter().filter(|tool| self.settings.expose.permits(&tool.name))
+    }
+
+    /// The description of the tool for what writes.
+    fn describe_writing(&self) -> String {
+        format!("Calls the tools of {} that write; `{}` lists them.", self.definition.name, self.name)
+    }
+
+    /// Why a call of `subtool` through this part is refused. `tool`: `None` if the server does not list it.
+    pub(super) fn wrong_part(&self, part: SuitePart, subtool: &str, tool: Option<&Tool>) -> Option<Failure> {
+        let reads = tool.is_some_and(|tool| self.accepted_read_only(tool));
+        let (does, called, right) = match part {
+            SuitePart::ReadOnly if !reads => ("may write", &self.name, &self.writing_name),
+            SuitePart::Writing if reads => ("only reads", &self.writing_name, &self.name),
+            _ => return None,
+        };
+        // The host was shown other tools than there are now.
+        let again = part == SuitePart::ReadOnly && self.settings.split == Split::Never;
+        let advice = if again {
+            format!("list the tools again, or call it with `{right}`")
+        } else {
+            format!("call it with `{right}`")
+        };
+        Some(Failure::WrongTool { subtool: subtool.into(), does, called: called.clone(), advice })
+    }
+
+    /// How `introspect` marks the subtools now.
+    pub(super) fn marks(&self) -> Marks<'_> {
+        Marks { suite: self, is_split: self.current_part() != SuitePart::Whole }
+    }
+}
+
+/// An entry of `tools/list`.
+fn entry(name: &str, description: &str, of: Annotations) -> Box<str> {
+    let annotations = annotations::to_json(of).map_or(String::new(), |of| format!(r#","annotations":{of}"#));
+    let (name, description) = (quoted(name), quoted(description));
+    format!(r#"{{"name":{name},"description":{description},"inputSchema":{INPUT_SCHEMA}{annotations}}}"#)
+        .into()
+}
+
+/// What `introspect` says about the subtools of a suite beside their schemas.
+#[derive(Debug, Clone, Copy)]
+pub struct Marks<'a> {
+    suite: &'a Suite,
+    is_split: bool,
+}
+
+impl Marks<'_> {
+    /// The members to add to the entry of a subtool. With `whole`, the entry has the annotations already.
+    pub fn of(&self, tool: &Tool, whole: bool) -> String {
+        let Self { suite, is_split } = *self;
+        let said = suite.accepted_annotations(tool);
+        let access = match (said.read_only, said.destructive) {
+            (Some(true), _) => Some("read-only"),
+            (_, Some(true)) => Some("destructive"),
+            (Some(false), _) | (_, Some(false)) => Some("writes"),
+            (None, None) => is_split.then_some("writes"),
+        };
+        let access = access.filter(|_| !whole || is_split).map(|access| format!(r#""access":"{access}""#));
+        let right = if said.read_only == Some(true) { &suite.name } else { &suite.writing_name };
+        let right = is_split.then(|| format!(r#""callWith":{}"#, quoted(right)));
+        access.into_iter().chain(right).collect::<Vec<_>>().join(",")
+    }
+}
