@@ -559,7 +559,7 @@ fn nothing_of_the_record_is_shown_without_the_token() {
     assert!(get("/status", Some(&daemon.token())).contains("private-host"));
     // The order to write the record is for the unix socket only.
     let token = format!("Bearer {}", daemon.token());
-    let order = Request::new("POST", "/control/calls").header("Authorization", &token).body("{}".to_owned());
+    let order = Request::new("POST", "/control/calls").header("Authorization", &token).body("{}");
     assert_eq!(daemon.tcp().send(&order).status, 403);
     // A terminal gets no control characters of a host's name.
     for args in [&["calls"][..], &["calls", "--json"]] {
