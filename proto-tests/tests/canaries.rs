@@ -111,7 +111,18 @@ fn is_clean_as_a_whole(home: &Home, daemon: &DaemonProcess) {
     for target in ["/status", "/suites", "/proxy", "/metrics"] {
         is_clean(target, &daemon.endpoint().get(target).text());
     }
-    commands_are_clean(home, &[&["status"], &["status", "--json"], &["ls"], &["doctor"], &["--dry-run"]]);
+    commands_are_clean(
+        home,
+        &[
+            &["status"],
+            &["status", "--json"],
+            &["calls"],
+            &["calls", "--json"],
+            &["ls"],
+            &["doctor"],
+            &["--dry-run"],
+        ],
+    );
     is_clean("the log", &daemon.log());
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use proto_tests::shim::{ShimOptions, call_params};
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Home, Shim, TEST_TIMEOUT, bins};
+use proto_tests::{Home, Request, Shim, TEST_TIMEOUT, bins};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -535,6 +535,37 @@ fn a_full_disk_costs_no_call() {
     let status = Command::new("mount").args(["-o", "remount,size=4m"]).arg(folder(&home)).status();
     assert!(status.unwrap().success());
     until_true("the record", TEST_TIMEOUT, || calls(&home, &["-n", "5000"]).len() == 1000);
+}
+
+#[test]
+fn nothing_of_the_record_is_shown_without_the_token() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon_on_tcp();
+    host(&home, "private-host\u{1b}[31m\u{202e}").call("kid", "echo", "{}");
+    calls(&home, &[]);
+    let get = |target: &str, token: Option<&str>| {
+        let request = Request::new("GET", target);
+        let request = match token {
+            Some(token) => request.header("Authorization", &format!("Bearer {token}")),
+            None => request,
+        };
+        daemon.tcp().send(&request).text()
+    };
+    for target in ["/status", "/suites", "/", "/page/calls.js"] {
+        let text = get(target, None);
+        assert!(!text.contains("private-host") && !text.contains("calls.jsonl"), "{target}: {text}");
+    }
+    assert!(get("/status", Some(&daemon.token())).contains("private-host"));
+    // The order to write the record is for the unix socket only.
+    let token = format!("Bearer {}", daemon.token());
+    let order = Request::new("POST", "/control/calls").header("Authorization", &token).body("{}");
+    assert_eq!(daemon.tcp().send(&order).status, 403);
+    // A terminal gets no control characters of a host's name.
+    for args in [&["calls"][..], &["calls", "--json"]] {
+        let shown = text(&home.command(args).stdout);
+        assert!(shown.contains("private-host") && !shown.contains(['\u{1b}', '\u{202e}']), "{shown}");
+    }
 }
 
 #[test]

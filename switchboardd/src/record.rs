@@ -29,7 +29,7 @@ pub use files::RecordFiles;
 pub use line::{CallRecord, RecordEntry};
 use outcome::CallResult;
 
-use crate::observe::metrics::{CallDetails, EndedOperation, Metrics, ToolLabel};
+use crate::observe::metrics::{EndedOperation, Metrics, ToolLabel};
 use crate::observe::status_changed::StatusChanged;
 use crate::session::Session;
 
@@ -171,7 +171,7 @@ impl CallRecorder {
             if taken.calls.is_empty() && taken.lost == 0 {
                 return true;
             }
-            self.format(taken, &mut lines);
+            self.format(&taken, &mut lines);
             self.status_changed.notify();
         }
         match self.files.append(&lines) {
@@ -191,18 +191,24 @@ impl CallRecorder {
         }
     }
 
-    fn format(&self, taken: UnwrittenCalls, lines: &mut Vec<u8>) {
+    fn format(&self, taken: &UnwrittenCalls, lines: &mut Vec<u8>) {
         let clock = (SystemTime::now(), Instant::now());
         let mut recent = self.recent.lock().expect("BUG: a copy panicked");
         let shown = taken.calls.len().saturating_sub(MAX_RECENT);
-        for (at, call) in taken.calls.into_iter().enumerate() {
-            let record = call.into_record(&self.metrics, clock);
-            let entry = RecordEntry::Call(Box::new(record));
+        let mut last: Option<(&EndedCall, RecordedHost)> = None;
+        for (at, call) in taken.calls.iter().enumerate() {
+            // Most calls come from the host that called before.
+            let host = match last.take() {
+                Some((before, host)) if before.is_of_same_host(call) => host,
+                _ => RecordedHost::of(call),
+            };
+            let entry = RecordEntry::Call(Box::new(call.record(&host, &self.metrics, clock)));
             entry.write(lines);
             if let (Some(recent), RecordEntry::Call(call)) = (recent.as_mut().filter(|_| at >= shown), entry)
             {
-                recent.push_back(CallRecord { arguments: None, ..*call });
+                recent.push_back(own(*call));
             }
+            last = Some((call, host));
         }
         if let Some(recent) = &mut *recent {
             recent.drain(..recent.len().saturating_sub(MAX_RECENT));
@@ -248,9 +254,9 @@ impl CallRecorder {
                 .files
                 .tail(MAX_RECENT, MAX_RECENT_BYTES)
                 .iter()
-                .filter_map(|line| owned(line))
+                .filter_map(|line| read(line))
                 .collect();
-            known.extend(String::from_utf8_lossy(&lines).lines().filter_map(owned));
+            known.extend(String::from_utf8_lossy(&lines).lines().filter_map(read));
             known.drain(..known.len().saturating_sub(MAX_RECENT));
             recorder.recent.lock().expect("BUG: a copy panicked").get_or_insert(known);
         })
@@ -269,65 +275,95 @@ impl EndedCall {
         self.operation.details.as_mut().map(|details| &mut details.arguments)
     }
 
+    fn is_of_same_host(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.session, &other.session) && self.client == other.client
+    }
+
     /// `clock`: the same moment by both clocks.
-    fn into_record(self, metrics: &Metrics, clock: (SystemTime, Instant)) -> CallRecord<'static> {
-        let Self { session, client, operation } = self;
-        let CallDetails { unknown_suite, arguments, asked } =
-            operation.details.map(|details| *details).unwrap_or_default();
+    fn record<'a>(
+        &'a self,
+        host: &'a RecordedHost,
+        metrics: &Metrics,
+        clock: (SystemTime, Instant),
+    ) -> CallRecord<'a> {
+        let operation = &self.operation;
+        let details = operation.details.as_deref();
         let (result, kind) = CallResult::of(operation.reply, operation.error);
         let began = clock.0 - (clock.1.saturating_duration_since(operation.at) + operation.took);
-        let of_request = client.as_deref().and_then(client_name);
-        let host = of_request.or_else(|| session.caller.profile().client_name());
         let what = match operation.method {
             methods::TOOLS_CALL if operation.introspects => "introspect",
             methods::TOOLS_CALL => "call",
             method => method,
         };
-        let tool = operation.tool.map(|tool| match tool {
-            ToolLabel::Known(name) => metrics.text(name).to_string(),
-            ToolLabel::New(name) => clip(&name),
-        });
-        let workspace = session.folder.clone().or_else(|| session.workspace().root.clone());
-        let suite = operation.suite.as_ref().map(|suite| suite.text().to_owned());
+        let suite = operation.suite.as_ref();
+        let unknown_suite = details.and_then(|details| details.unknown_suite.as_deref());
+        let arguments = details.and_then(|details| details.arguments.as_deref());
         CallRecord {
             at: unix_ms(began),
             ms: rounded(operation.took),
-            host: host.map(|host| clip(&host).into()),
-            workspace: workspace.map(|folder| folder.to_string_lossy().into_owned().into()),
+            host: host.name.as_deref().map(Cow::Borrowed),
+            workspace: host.workspace.as_deref().map(Cow::Borrowed),
             via: operation.via.as_str().into(),
-            suite: suite.or_else(|| unknown_suite.map(Into::into)).map(Cow::Owned),
-            server: operation.suite.map(|suite| suite.server().to_owned().into()),
+            suite: suite.map(|suite| suite.text()).or(unknown_suite).map(Cow::Borrowed),
+            server: suite.map(|suite| suite.server().into()),
             what: what.into(),
-            tool: tool.map(Cow::Owned),
+            tool: operation.tool.as_ref().map(|tool| match tool {
+                ToolLabel::Known(name) => metrics.text(*name).to_string().into(),
+                ToolLabel::New(name) => clip(name).into(),
+            }),
             outcome: result.as_str().into(),
             kind: kind.map(Cow::Borrowed),
-            asked,
+            asked: details.is_some_and(|details| details.asked),
             retry: operation.is_retry,
-            arguments: arguments.and_then(|text| RawValue::from_string(text.into()).ok()).map(Cow::Owned),
+            arguments: arguments
+                .and_then(|text| serde_json::from_str::<&RawValue>(text).ok())
+                .map(Cow::Borrowed),
         }
     }
 }
 
-fn owned(line: &str) -> Option<CallRecord<'static>> {
-    // Read as a value of its own, so that nothing of it points into the line.
+/// What the record says of a host.
+struct RecordedHost {
+    name: Option<String>,
+    workspace: Option<String>,
+}
+
+impl RecordedHost {
+    fn of(call: &EndedCall) -> Self {
+        let of_request = call.client.as_deref().and_then(client_name);
+        let name = of_request.or_else(|| call.session.caller.profile().client_name());
+        let workspace = call.session.folder.clone().or_else(|| call.session.workspace().root.clone());
+        Self {
+            name: name.map(|name| clip(&name)),
+            workspace: workspace.map(|folder| folder.to_string_lossy().into_owned()),
+        }
+    }
+}
+
+fn read(line: &str) -> Option<CallRecord<'static>> {
     let Some(RecordEntry::Call(call)) = RecordEntry::parse(line) else { return None };
-    let own = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-    Some(CallRecord {
+    Some(own(*call))
+}
+
+/// A copy that borrows nothing, without the arguments.
+fn own(call: CallRecord<'_>) -> CallRecord<'static> {
+    let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+    CallRecord {
         at: call.at,
         ms: call.ms,
-        host: own(call.host),
-        workspace: own(call.workspace),
-        via: call.via.into_owned().into(),
-        suite: own(call.suite),
-        server: own(call.server),
-        what: call.what.into_owned().into(),
-        tool: own(call.tool),
-        outcome: call.outcome.into_owned().into(),
-        kind: own(call.kind),
+        host: call.host.map(own),
+        workspace: call.workspace.map(own),
+        via: own(call.via),
+        suite: call.suite.map(own),
+        server: call.server.map(own),
+        what: own(call.what),
+        tool: call.tool.map(own),
+        outcome: own(call.outcome),
+        kind: call.kind.map(own),
         asked: call.asked,
         retry: call.retry,
         arguments: None,
-    })
+    }
 }
 
 /// The name in `clientInfo`.

@@ -28,9 +28,7 @@ use crate::observe::telemetry::spans::{Span, SpanSide, Spans};
 use crate::observe::telemetry::trace::SpanContext;
 use child_metrics::{ChildCounts, ChildMetrics};
 use names::{LabelName, LabelNames};
-pub use operation::{
-    CallDetails, EndedOperation, HostOperation, Operation, OperationNotes, ReplyKind, ToolLabel,
-};
+pub use operation::{EndedOperation, HostOperation, Operation, OperationNotes, ReplyKind, ToolLabel};
 use operation::{NotesState, TracedOperation};
 use series::{AllSeries, EntryPoint, Histogram, OperationKind, SeriesKey};
 use suite_metrics::{MetricFigures, STEP, SuiteMetrics};
