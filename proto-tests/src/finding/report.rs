@@ -125,18 +125,15 @@ impl Finding {
         out
     }
 
-    /// For those who work on the ranking: each server, and the tuned intents that are not first. Single intents of the
-    /// other half are never printed.
+    /// For those who work on the ranking, about the tuned intents only: each server, and what is not first. Of the other
+    /// half, nothing but totals is ever printed.
     pub fn details(&self) -> String {
         let mut out = String::new();
         for way in &self.ways {
             let Some(tuned) = &way.tuned else { continue };
-            let _ =
-                writeln!(out, "{}, by server, held out and tuned on: first, among three, of all", way.name);
-            let halves = [way.heldout.as_ref(), Some(tuned)];
-            for (server, counts) in by_server(halves) {
-                let [held, tuned] = counts.map(|(first, three, all)| format!("{first:3} {three:3} {all:3}"));
-                let _ = writeln!(out, "  {server:12} {held}   {tuned}");
+            let _ = writeln!(out, "{}, by server, tuned on: first, among three, of all", way.name);
+            for (server, (first, three, all)) in by_server(tuned) {
+                let _ = writeln!(out, "  {server:12} {first:3} {three:3} {all:3}");
             }
             if way.name.starts_with(NOW) {
                 let _ = writeln!(out, "tuned intents whose subtool is not first:");
@@ -167,15 +164,13 @@ impl Finding {
 /// How many are first, among three, and all.
 type Counts = (usize, usize, usize);
 
-fn by_server(halves: [Option<&Tally>; 2]) -> BTreeMap<&str, [Counts; 2]> {
-    let mut servers: BTreeMap<&str, [Counts; 2]> = BTreeMap::new();
-    for (half, tally) in halves.into_iter().enumerate() {
-        for outcome in tally.into_iter().flat_map(|tally| &tally.outcomes) {
-            let counts = &mut servers.entry(&outcome.intent.server).or_default()[half];
-            counts.0 += usize::from(outcome.place == Place::First);
-            counts.1 += usize::from(matches!(outcome.place, Place::First | Place::AmongThree));
-            counts.2 += 1;
-        }
+fn by_server(tally: &Tally) -> BTreeMap<&str, Counts> {
+    let mut servers: BTreeMap<&str, Counts> = BTreeMap::new();
+    for outcome in &tally.outcomes {
+        let counts = servers.entry(&outcome.intent.server).or_default();
+        counts.0 += usize::from(outcome.place == Place::First);
+        counts.1 += usize::from(matches!(outcome.place, Place::First | Place::AmongThree));
+        counts.2 += 1;
     }
     servers
 }
