@@ -65,6 +65,7 @@ pub const PROMISES: &[Promise] = &[
     promise("call with 64 sessions and 1000 suites, beside 1 and 1, pinned", Floor(1.3), "growth"),
     promise("call of a modern host on a legacy child, p50, pinned", Floor(1.5), "modern on legacy"),
     promise("call of a legacy host on a modern child, p50, pinned", Floor(1.5), "legacy on modern"),
+    promise("measuring a call, tracing off, of its time", AtMost(2.0), "measuring %"),
     // bench: scale
     promise("call with 500 children, 64 sessions and 10000 definitions, beside 1 of each, pinned", Floor(1.3), "scale"),
     promise("reload, one of 10000 definitions changed", AtMost(1000.0), "reload ms"),
