@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use super::bounds::PROMISES;
+use super::bounds::promises;
 use super::report::{Report, short};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/HISTORY.md");
@@ -46,7 +46,7 @@ pub fn changes(program: &str, report: &Report) -> String {
 
 /// Columns and figures of the rows that are recorded.
 fn key_figures(report: &Report) -> Vec<(&'static str, f64)> {
-    let recorded = PROMISES.iter().filter(|promise| !promise.column.is_empty());
+    let recorded = promises().filter(|promise| !promise.column.is_empty());
     recorded.filter_map(|promise| Some((promise.column, report.find(promise.what)?.key_figure()?))).collect()
 }
 

@@ -9,6 +9,7 @@ use super::drive::{Call, Http, Wire};
 use super::report::{Report, Row};
 use super::samples::Samples;
 use super::setup::{self, BaselineSetup, CpuCores, ECHO, SwitchboardSetup, direct_call, suite_call};
+use crate::http::Endpoint;
 use crate::streamable::{MODERN, with_meta};
 
 /// The suite of the child on every stage.
@@ -27,6 +28,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
     let mut floor_shim = floor.shim();
     let ours = SwitchboardSetup::new(1);
     let mut our_shim = ours.warm_shim();
+    let ours_endpoint = ours.daemon.as_ref().unwrap().endpoint();
     let body = |call: &Call| {
         let mut body = Vec::new();
         call.push(1, &mut body);
@@ -71,6 +73,9 @@ pub fn measure(effort: Effort, report: &mut Report) {
         }
         let place = if pinned { "pinned" } else { "free" };
         rows(report, place, &lanes);
+        if pinned {
+            measuring(report, &lanes[3], &ours_endpoint);
+        }
     }
     cores.pin(false, &[]);
     drop((floor_proxy, our_proxy, our_mcp, our_shim));
@@ -98,6 +103,13 @@ fn rows(report: &mut Report, place: &str, lanes: &[Samples; 9]) {
         let name = format!("(floor) {what}, p50, {place}");
         report.add(Row::new(name, "us", samples.p50()).beside(Some(direct.p50()), None));
     }
+}
+
+/// How much of a call's time goes into measuring it while tracing is off. The daemon times the steps itself.
+fn measuring(report: &mut Report, calls: &Samples, endpoint: &Endpoint) {
+    let answer: Value = endpoint.post("/control/measuring-cost", "").json();
+    let micros = answer["nanosPerCall"].as_f64().unwrap() / 1e3;
+    report.add(Row::new("measuring a call, tracing off, of its time", "%", 100.0 * micros / calls.p50()));
 }
 
 /// A modern host's call, with its `_meta`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::bounds::{Bound, Promise, promise_of};
+use super::bounds::{Bound, Measurer, Promise, promise_of};
 
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -41,7 +41,7 @@ impl Row {
     /// The figure that is promised and recorded: the ratio to the floor where the bound is one.
     pub fn key_figure(&self) -> Option<f64> {
         match self.promise()?.bound {
-            Bound::AtMost(_) | Bound::Exactly(_) => Some(self.ours),
+            Bound::AtMost(_) | Bound::AtMostAnywhere(_) => Some(self.ours),
             Bound::Floor(_) | Bound::Share { .. } => self.to_floor,
         }
     }
@@ -52,7 +52,7 @@ impl Row {
         // A ratio that was not measured is not kept.
         let ratio = |ratio: Option<f64>| ratio.unwrap_or(f64::NAN);
         Some(match promise.bound {
-            Bound::AtMost(most) | Bound::Exactly(most) => self.ours / most,
+            Bound::AtMost(most) | Bound::AtMostAnywhere(most) => self.ours / most,
             Bound::Floor(most) => ratio(self.to_floor) / most,
             Bound::Share { floor, direct } => {
                 let (of_floor, of_direct) = (floor / ratio(self.to_floor), direct / ratio(self.to_direct));
@@ -86,7 +86,7 @@ impl Row {
             None => String::new(),
             Some(Bound::Floor(most)) => format!("<= {most} x floor"),
             Some(Bound::Share { floor, direct }) => format!(">= {floor} of floor, {direct} of D"),
-            Some(Bound::AtMost(value) | Bound::Exactly(value)) => {
+            Some(Bound::AtMost(value) | Bound::AtMostAnywhere(value)) => {
                 format!("<= {} {}", short(value), self.unit).trim_end().to_owned()
             }
         }
@@ -170,6 +170,18 @@ impl Report {
             println!("beyond its gate: {}, bound {}", row.what, row.bound_text());
         }
         failed.is_empty()
+    }
+
+    /// Prints the promises of this program that no row is measured for, because either was renamed; true if there
+    /// is none. Only for a report of everything that the program measures.
+    #[expect(clippy::print_stdout, reason = "for programs that measure")]
+    pub fn is_complete(&self, measurer: Measurer) -> bool {
+        let is_measured = |promise: &&Promise| self.rows.iter().any(|row| row.what == promise.what);
+        let missing: Vec<&Promise> = measurer.promises().iter().filter(|it| !is_measured(it)).collect();
+        for promise in &missing {
+            println!("promised and not measured: {}", promise.what);
+        }
+        missing.is_empty()
     }
 
     /// A table, valid as Markdown.
@@ -281,6 +293,15 @@ mod tests {
         assert_eq!(run(&[0.4, 9.0]), (vec![0.4], 1, true));
         assert_eq!(run(&[0.9, 0.6, 9.0]), (vec![0.6], 1, true));
         assert_eq!(run(&[0.9, 0.8, 1.1, 0.1]), (vec![0.8], 1, false));
+    }
+
+    #[test]
+    fn a_promise_without_a_row_is_reported() {
+        let mut report = Report::default();
+        Measurer::Figures.promises().iter().for_each(|promise| report.add(row(promise.what, 1.0)));
+        assert!(report.is_complete(Measurer::Figures) && !report.is_complete(Measurer::Bench));
+        report.rows[0].what.push_str(", renamed");
+        assert!(!report.is_complete(Measurer::Figures));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::discovery::{no_such, record_json};
 use super::errors::{HttpError, json_response};
 use super::request_body::read_body;
 use crate::catalog::Catalog;
+use crate::observe::metrics::cost;
 use crate::reload::{ReloadCause, ReloadResult, Reloader};
 use crate::state::Daemon;
 use crate::state::page_access::{self, CODE_LIFE};
@@ -72,6 +73,10 @@ pub(super) async fn run_order(
         "calls" => Ok(calls(&daemon).await),
         "explain" => Ok(explain::answer(&find_suite(&daemon, &wanted).await?)),
         "longest-step" => Ok(longest_step::answer(&daemon, wanted.wait_ms).await),
+        "measuring-cost" => {
+            let nanos = run_blocking(cost::of_one_call).await.as_nanos();
+            Ok(json_response(StatusCode::OK, json!({ "nanosPerCall": nanos }).to_string()))
+        }
         "login" => login::begin(&find_suite(&daemon, &wanted).await?).await,
         "login-done" => login::done(&find_suite(&daemon, &wanted).await?).await,
         "logout" => login::end(&find_suite(&daemon, &wanted).await?).await,

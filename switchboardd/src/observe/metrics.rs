@@ -5,6 +5,7 @@
 //! of calls are never stored here.
 
 pub mod child_metrics;
+pub mod cost;
 pub mod latency;
 pub mod names;
 mod operation;

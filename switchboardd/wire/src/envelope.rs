@@ -190,7 +190,7 @@ pub fn string<'a>(raw: impl Into<Raw<'a>>) -> Option<Cow<'a, str>> {
 
 pub(crate) fn unquoted(text: &str) -> Option<Cow<'_, str>> {
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
-    if inner.as_bytes().contains(&b'\\') {
+    if crate::raw::has_backslash(inner.as_bytes()) {
         return serde_json::from_str(text).ok().map(Cow::Owned);
     }
     Some(Cow::Borrowed(inner))

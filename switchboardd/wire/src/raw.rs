@@ -131,29 +131,39 @@ const SHORT_STRING: usize = 64;
 fn end_of_string(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     loop {
-        // Eight bytes at a time, for most strings are short.
-        let near = at + SHORT_STRING;
-        while let Some(word) = bytes.get(at..).filter(|_| at < near).and_then(<[u8]>::first_chunk) {
-            let word = u64::from_le_bytes(*word);
-            let found = holds(word, b'"') | holds(word, b'\\');
-            if found != 0 {
-                at += found.trailing_zeros() as usize / 8;
-                break;
-            }
-            at += 8;
-        }
-        at = if at < near {
-            find(bytes, at, STRING)
-        } else {
-            let rest = bytes.get(at..).unwrap_or_default();
-            memchr::memchr2(b'"', b'\\', rest).map_or(bytes.len(), |found| at + found)
-        };
+        at = quote_or_backslash(bytes, at);
         match bytes.get(at) {
             Some(b'"') => return at + 1,
             Some(_) => at += 2,
             None => return bytes.len(),
         }
     }
+}
+
+/// The index of the next quote or backslash from `at` on, or the length if there is none.
+fn quote_or_backslash(bytes: &[u8], at: usize) -> usize {
+    let Some(mut rest) = bytes.get(at..) else { return bytes.len() };
+    // Eight bytes at a time, for most strings are short.
+    for _ in 0..SHORT_STRING / 8 {
+        let Some((word, behind)) = rest.split_first_chunk() else { break };
+        let word = u64::from_le_bytes(*word);
+        let found = holds(word, b'"') | holds(word, b'\\');
+        if found != 0 {
+            return bytes.len() - rest.len() + found.trailing_zeros() as usize / 8;
+        }
+        rest = behind;
+    }
+    let at = bytes.len() - rest.len();
+    if rest.len() < 8 {
+        return find(bytes, at, STRING);
+    }
+    memchr::memchr2(b'"', b'\\', rest).map_or(bytes.len(), |found| at + found)
+}
+
+/// Whether there is an escape; quicker than a vectorised search for the few bytes of a name.
+pub(crate) fn has_backslash(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks();
+    words.iter().any(|word| holds(u64::from_le_bytes(*word), b'\\') != 0) || rest.contains(&b'\\')
 }
 
 /// Nonzero if one of the eight bytes equals `byte`; the lowest set bit is in the first such byte.

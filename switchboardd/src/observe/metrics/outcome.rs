@@ -33,8 +33,13 @@ static IS_ERROR_KEY: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new(b"\"isError\""));
 
 fn of_result(result: Raw<'_>) -> Option<&'static str> {
-    // Almost no result contains it, and a result without it need not be parsed.
-    IS_ERROR_KEY.find(result.get().as_bytes())?;
+    // Most results do not contain it, or say `false`; they need not be searched for their members.
+    let text = result.get();
+    let says_true = |at: usize| {
+        let value = text[at + IS_ERROR_KEY.needle().len()..].trim_ascii_start().strip_prefix(':');
+        value.is_some_and(|value| value.trim_ascii_start().starts_with("true"))
+    };
+    IS_ERROR_KEY.find_iter(text.as_bytes()).find(|at| says_true(*at))?;
     let is_error = Members::of(result)?.get("isError")?;
     (is_error.get() == "true").then_some(TOOL_ERROR)
 }
@@ -70,6 +75,8 @@ mod tests {
         for (outcome, wanted) in [
             (r#""result":{"content":[]}"#, None),
             (r#""result":{"isError":false}"#, None),
+            (r#""result":{"a":{"isError":true},"isError" : false}"#, None),
+            (r#""result":{"a":{"isError":false},"isError" : true }"#, Some(TOOL_ERROR)),
             (r#""result":{"isError":true,"content":[]}"#, Some(TOOL_ERROR)),
             (r#""result":{ "content":[{"isError":true}] }"#, None),
             (r#""result":{"content":[{"type":"text","text":"\"error\": \"isError\":true"}]}"#, None),
