@@ -1,4 +1,5 @@
-//! The one tool that stands for a child: `introspect` lists its subtools, `call` runs one.
+//! The tool that stands for a child: `introspect` lists its subtools, `call` runs one. With `split` there are two, one
+//! for what only reads (`split.rs`).
 //!
 //! Mistakes that a model can fix are answered with a tool error that says how. Everything else is a
 //! `Failure`; `failure.rs` turns it into a result or, if the host caused it, into a protocol error. A child's
