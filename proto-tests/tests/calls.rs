@@ -167,7 +167,7 @@ fn progress_and_logs_go_only_to_the_caller() {
     other.answer_to(&waiting.to_string());
     mine.call("p", "log", "{}");
     other.request("ping", "{}");
-    assert_eq!(other.take_notifications(), Vec::<String>::new());
+    assert_eq!(other.take_notifications_of_calls(), Vec::<String>::new());
     let heard = mine.take_notifications();
     assert_eq!(heard.iter().filter(|line| line.contains("notifications/progress")).count(), 5, "{heard:?}");
     assert_eq!(heard.iter().filter(|line| line.contains("something happened")).count(), 1, "{heard:?}");

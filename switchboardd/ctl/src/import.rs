@@ -23,7 +23,7 @@ use super::CliExit;
 use super::add::PersonalConfig;
 use super::ask::tell_daemon;
 use super::check::reachable;
-use super::learn::{LearnedServer, learn};
+use super::learn::learn_imported;
 use super::output::{Paint, Tone, indented, print_json, remark, say};
 use super::secret::own_variables;
 use super::setup::{SetupRun, named, refuse_unasked};
@@ -136,23 +136,24 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     if import.remove {
         remove(&mut setup_run, &state, &import_results, &failed);
     }
-    let taken: Vec<String> = import_results.iter().filter_map(ImportResult::taken_name).collect();
-    let learned = if import.which.dry_run || taken.is_empty() {
-        Vec::new()
-    } else {
-        tell_daemon(args).await;
-        let names: Vec<String> =
-            taken.into_iter().filter(|name| !import.no_start && !failed.contains(name)).collect();
-        learn(args, &names).await
+    let taken = import_results.iter().filter_map(|result| match &result.outcome {
+        ImportOutcome::Taken { name, .. } if !import.which.dry_run && !failed.contains(name) => {
+            Some(name.clone())
+        }
+        _ => None,
+    });
+    let taken: Vec<String> = taken.collect();
+    let starts = match taken.is_empty() {
+        true => Vec::new(),
+        false => {
+            tell_daemon(args).await;
+            learn_imported(args, if import.no_start { &[] } else { &taken }).await
+        }
     };
-    if !args.json {
-        learned.iter().for_each(|one| say!("{}: it {}", visible(&one.name), visible(&one.sentence())));
-    }
     if args.json {
         let servers: Vec<_> = import_results.iter().map(ImportResult::as_json).collect();
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         let files: Vec<_> = setup_run.reports.iter().map(super::setup::HostFileReport::as_json).collect();
-        let starts: Vec<_> = learned.iter().map(LearnedServer::as_json).collect();
         let told = json!({
             "dryRun": import.which.dry_run, "servers": servers, "problems": problems, "files": files, "starts": starts,
         });
@@ -408,14 +409,6 @@ fn print_import(import_result: &ImportResult, would: bool) {
 }
 
 impl ImportResult {
-    /// The name of the definition that was made from it.
-    fn taken_name(&self) -> Option<String> {
-        match &self.outcome {
-            ImportOutcome::Taken { name, .. } => Some(name.clone()),
-            ImportOutcome::Same { .. } | ImportOutcome::Left { .. } => None,
-        }
-    }
-
     fn as_json(&self) -> Value {
         let mut told = json!({
             "host": self.host.id, "file": self.file, "name": self.entry.name, "project": self.entry.project,
