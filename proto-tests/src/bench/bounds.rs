@@ -82,6 +82,7 @@ pub const PROMISES: &[Promise] = &[
     promise("wake-ups of daemon and shim, idle", AtMost(1.0), "wake-ups").gated_at(2.0),
     // bench: what a model reads
     promise("`tools/list`, 10 children of 20 tools", Exactly(3300.0), "list B"),
+    promise("`tools/list`, the same, once all have run", Exactly(6300.0), ""),
     promise("`introspect` of 20 tools", Exactly(9426.0), ""),
     promise("`introspect` with a query", Exactly(1500.0), ""),
     // figures

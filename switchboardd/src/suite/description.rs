@@ -112,7 +112,7 @@ impl Suite {
             }
             Ok(_) => facts.obstacle.as_ref().and_then(|error| obstacle::sentence(&self.name, error)),
         };
-        let tools = self.described_tools(facts);
+        let tools = if self.describe == Describe::Off { Vec::new() } else { self.exposed_tools(facts) };
         let mut text = obstacle.map_or_else(String::new, |sentence| sentence + " ");
         if let Some(given) = &self.settings.description {
             text.push_str(given);
@@ -122,14 +122,13 @@ impl Suite {
         text.push_str(&self.purpose(facts));
         text.push(' ');
         text.push_str(ACTIONS);
-        let named = if self.describe == Describe::Off { Vec::new() } else { tools.clone() };
-        append_tools(&mut text, &named, self.describe == Describe::Full, self.describe_max_chars);
+        append_tools(&mut text, &tools, self.describe == Describe::Full, self.describe_max_chars);
         let hint = search_hint(&tools, &text);
         (text, hint)
     }
 
     /// The subtools that a host may know of.
-    fn described_tools<'f>(&self, facts: &'f SuiteFacts) -> Vec<&'f Tool> {
+    fn exposed_tools<'f>(&self, facts: &'f SuiteFacts) -> Vec<&'f Tool> {
         let tools = facts.manifest.iter().flat_map(|manifest| &manifest.tools.tools);
         tools.filter(|tool| self.settings.expose.permits(&tool.name)).collect()
     }
@@ -178,7 +177,7 @@ impl Suite {
         if self.settings.always_load && !self.is_held() {
             members.push(r#""anthropic/alwaysLoad":true"#.to_owned());
         }
-        let longest = self.described_tools(facts).into_iter().filter_map(max_result_chars).max();
+        let longest = self.exposed_tools(facts).into_iter().filter_map(max_result_chars).max();
         if let Some(longest) = longest.filter(|_| !facts.is_held()) {
             members.push(format!(r#""anthropic/maxResultSizeChars":{longest}"#));
         }
