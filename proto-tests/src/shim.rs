@@ -215,6 +215,14 @@ impl Shim {
         std::mem::take(&mut self.notifications)
     }
 
+    /// Like [`Self::take_notifications`], without the news that the description of a suite changed: it comes
+    /// to every host when a server runs for the first time.
+    pub fn take_notifications_of_calls(&mut self) -> Vec<String> {
+        let mut all = self.take_notifications();
+        all.retain(|line| !line.contains("notifications/tools/list_changed"));
+        all
+    }
+
     /// `tools/list`, by name.
     #[track_caller]
     pub fn tools(&mut self) -> BTreeMap<String, Value> {

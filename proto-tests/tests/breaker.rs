@@ -321,7 +321,7 @@ fn a_slow_start_is_reported_as_progress_and_delays_no_other_call() {
     }
     assert!(is_ok(&shim.answer_to(&id.to_string())));
     assert!(is_ok(&other.answer_to(&silent.to_string())));
-    assert!(other.take_notifications().is_empty(), "who did not ask for progress hears none");
+    assert!(other.take_notifications_of_calls().is_empty(), "who did not ask for progress hears none");
     assert_eq!(daemon.starts("x"), 1);
 }
 

@@ -121,7 +121,7 @@ fn the_config_decides_what_is_described() {
         (json!({"describe": "off"}), "Use this tool for far. Actions: 'introspect' | 'call'"),
         (
             json!({"describe": "names", "describeMaxChars": 110}),
-            "Use this tool for far. Actions: 'introspect' | 'call'. Tools: send_mail, read_mail, hidden_mail … (+40)",
+            "Use this tool for far. Actions: 'introspect' | 'call'. Tools: send_mail, read_mail, extra0_mail_tool … (+40)",
         ),
     ] {
         home.config(&json!({"introspection": introspection}));

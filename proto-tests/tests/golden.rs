@@ -137,7 +137,7 @@ fn progress_passes_between_all_eras_except_for_its_token() {
             r#"{{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{{"name":"era_suite","arguments":{call},"_meta":{{"progressToken":"own"{meta}}}}}}}"#
         ));
         shim.answer_to("\"h\"");
-        assert_eq!(shim.take_notifications(), [progress("\"own\"")], "{modern_host} {modern_child}");
+        assert_eq!(shim.take_notifications_of_calls(), [progress("\"own\"")], "{modern_host} {modern_child}");
     }
 }
 
@@ -204,5 +204,5 @@ fn log_messages_and_updates_pass_unchanged() {
     shim.initialize();
     shim.request("resources/subscribe", r#"{"uri":"u:1"}"#);
     shim.request("x/speak", "{}");
-    assert_eq!(shim.take_notifications(), [log, update]);
+    assert_eq!(shim.take_notifications_of_calls(), [log, update]);
 }

@@ -264,7 +264,7 @@ fn only_http_urls_reach_a_host() {
         let answer = shim.call("k", "raise", &json!({"json": error.to_string()}).to_string());
         assert_eq!(kind_of(&answer).as_deref(), Some("child_unusable"), "{answer}");
     }
-    assert!(shim.take_notifications().is_empty());
+    assert!(shim.take_notifications_of_calls().is_empty());
 }
 
 #[test]

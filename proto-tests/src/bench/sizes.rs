@@ -4,7 +4,8 @@ use super::Effort;
 use super::catalog;
 use super::drive::Call;
 use super::report::{Report, Row};
-use super::setup::{CHILD, ECHO, SwitchboardSetup, suite_call};
+use super::setup::{CHILD, ECHO, SwitchboardSetup, name, suite_call};
+use crate::wait::{TEST_TIMEOUT, until};
 
 const CHILDREN: usize = 10;
 
@@ -31,6 +32,16 @@ pub fn measure(_: Effort, report: &mut Report) {
     let found = introspect(r#","query":"merge pull request""#);
     assert!(found.contains("merge_pull_request"), "{found}");
     report.add(bytes("`introspect` with a query", found.len(), plain));
+
+    for number in 1..CHILDREN {
+        let params = format!(r#"{{"name":"{}_suite","arguments":{{"action":"introspect"}}}}"#, name(number));
+        shim.wire.ask(&Call::method("tools/call", &params));
+    }
+    let described = until("all descriptions", TEST_TIMEOUT, || {
+        let list = result_of(&shim.wire.ask(&Call::method("tools/list", "{}")));
+        Some(list).filter(|list| list.matches(". Tools").count() == CHILDREN)
+    });
+    report.add(bytes("`tools/list`, the same, once all have run", described.len(), all));
 }
 
 fn result_of(answer: &str) -> String {

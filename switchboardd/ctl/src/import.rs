@@ -26,7 +26,7 @@ use super::CliExit;
 use super::add::PersonalConfig;
 use super::ask::tell_daemon;
 use super::check::reachable;
-use super::learn::{LearnedServer, learn};
+use super::learn::learn_imported;
 use super::output::{indented, print_json, remark, say};
 use super::secret::own_variables;
 use super::setup::{SetupRun, named, refuse_unasked};
@@ -152,26 +152,21 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     if import.remove {
         remove(&mut setup_run, &state, &import_results, &failed);
     }
-    let taken: Vec<String> = import_results.iter().filter_map(ImportResult::taken_name).collect();
-    let changed = !import.which.dry_run && (!settings.is_empty() || !taken.is_empty());
-    if changed {
+    let taken = import_results.iter().filter_map(|result| match &result.outcome {
+        ImportOutcome::Taken { name, .. } if !import.which.dry_run && !failed.contains(name) => {
+            Some(name.clone())
+        }
+        _ => None,
+    });
+    let taken: Vec<String> = taken.collect();
+    if !import.which.dry_run && (!settings.is_empty() || !taken.is_empty()) {
         tell_daemon(args).await;
     }
-    let learned = if !changed || taken.is_empty() {
-        Vec::new()
-    } else {
-        let names: Vec<String> =
-            taken.into_iter().filter(|name| !import.no_start && !failed.contains(name)).collect();
-        learn(args, &names).await
-    };
-    if !args.json {
-        learned.iter().for_each(|one| say!("{}: it {}", visible(&one.name), visible(&one.sentence())));
-    }
+    let starts = learn_imported(args, if import.no_start { &[] } else { &taken }).await;
     if args.json {
         let servers: Vec<_> = import_results.iter().map(ImportResult::as_json).collect();
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         let files: Vec<_> = setup_run.reports.iter().map(super::setup::HostFileReport::as_json).collect();
-        let starts: Vec<_> = learned.iter().map(LearnedServer::as_json).collect();
         let told = json!({
             "dryRun": import.which.dry_run, "servers": servers, "problems": problems, "files": files, "starts": starts,
         });
@@ -434,13 +429,5 @@ impl ImportOutcome {
 impl ImportResult {
     fn uses_secret(&self, secret: &String) -> bool {
         matches!(&self.outcome, ImportOutcome::Taken { secrets, .. } if secrets.contains(secret))
-    }
-
-    /// The name of the definition that was made from it.
-    fn taken_name(&self) -> Option<String> {
-        match &self.outcome {
-            ImportOutcome::Taken { name, .. } => Some(name.clone()),
-            ImportOutcome::Same { .. } | ImportOutcome::Left { .. } => None,
-        }
     }
 }

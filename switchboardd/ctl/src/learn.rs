@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
+use switchboard_wire::visible::visible;
 
 use super::ask::{AskError, ask};
 use super::daemon_session::request;
 use super::dry_run::{self, OfflineDaemon};
-use super::output::{count, person_reads_errors, remark};
+use super::output::{count, person_reads_errors, remark, say};
 use crate::args::Args;
 
 /// How long all of them may take. The daemon answers sooner that a server is still starting, and goes on.
@@ -20,9 +21,9 @@ const LEARN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What became of one start.
 pub(super) struct LearnedServer {
-    pub(super) name: String,
+    name: String,
     /// The number of tools that hosts can see, or why there is none.
-    pub(super) tools: Result<usize, String>,
+    tools: Result<usize, String>,
 }
 
 impl LearnedServer {
@@ -40,6 +41,15 @@ impl LearnedServer {
             Err(why) => json!({ "server": self.name, "error": why }),
         }
     }
+}
+
+/// Starts imported servers, prints what became of them unless the user wants JSON, and returns that.
+pub(super) async fn learn_imported(args: &Args, names: &[String]) -> Vec<Value> {
+    let learned = learn(args, names).await;
+    if !args.json {
+        learned.iter().for_each(|one| say!("{}: it {}", visible(&one.name), visible(&one.sentence())));
+    }
+    learned.iter().map(LearnedServer::as_json).collect()
 }
 
 /// Starts these servers, all at once, in the daemon that runs; without one, here.

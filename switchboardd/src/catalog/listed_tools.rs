@@ -21,9 +21,9 @@ const BURST: u32 = 4;
 const REFILL: Duration = Duration::from_secs(30);
 
 /// The longest instructions, in characters. Hosts put all of it into each session.
-const INSTRUCTIONS: usize = 900;
+const INSTRUCTIONS: usize = 420;
 /// How much one server can add to them.
-const OWN_INSTRUCTIONS: usize = 220;
+const OWN_INSTRUCTIONS: usize = 150;
 
 const HOW_TO: &str = "Each tool here is a suite: one MCP server with its subtools. Find a subtool with {\"action\":\"introspect\",\"query\":\"what you want to do\"} (without `query`: all of them), then run it with {\"action\":\"call\",\"subtool\":…,\"args\":{…}}.";
 
@@ -67,11 +67,11 @@ impl ToolPrints {
 #[derive(Debug, Default)]
 pub(super) struct ListedTools {
     // A leaf lock: held to copy the entries, or to format those that changed.
-    list: Mutex<ToolList>,
+    list: Mutex<ListedEntries>,
 }
 
 #[derive(Debug, Default)]
-struct ToolList {
+struct ListedEntries {
     /// In the order of the catalog's suites.
     entries: Vec<Entry>,
     prints: ToolPrints,
@@ -92,7 +92,7 @@ struct Entry {
 
 impl ListedTools {
     pub(super) fn new(suites: &[Suite]) -> Self {
-        let mut list = ToolList::default();
+        let mut list = ListedEntries::default();
         for (at, suite) in suites.iter().enumerate() {
             let facts = suite.facts();
             let tools = suite.listed_tools(&facts);
@@ -206,7 +206,7 @@ impl ListedTools {
         self.lock().instructions.clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, ToolList> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ListedEntries> {
         self.list.lock().expect("BUG: a description panicked")
     }
 }
@@ -224,7 +224,7 @@ fn instructions(suites: &[Suite], entries: &[Entry]) -> String {
     let mut count = text.chars().count();
     for (suite, entry) in suites.iter().zip(entries) {
         // Too little room for a sentence.
-        if count + 80 > INSTRUCTIONS {
+        if count + 60 > INSTRUCTIONS {
             break;
         }
         let Some(said) = suite.own_instructions(&entry.facts) else { continue };

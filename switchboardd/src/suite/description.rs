@@ -26,6 +26,8 @@ const MAX_USER_CHARS: usize = 400;
 const MAX_TOOL_SUMMARY: usize = 90;
 /// How much of the tool names that do not fit goes into the search hint.
 const MAX_HINT_CHARS: usize = 240;
+/// From how many subtools the shown ones are chosen: each choice looks at all of them.
+const MAX_CHOICES: usize = 200;
 /// Words that many subtools have in their names, and that say little about one.
 const COMMON_WORDS: [&str; 13] =
     ["get", "list", "set", "a", "an", "the", "to", "of", "by", "with", "and", "or", "for"];
@@ -102,7 +104,7 @@ impl Suite {
             }
             Ok(_) => facts.obstacle.as_ref().and_then(|error| obstacle::sentence(&self.name, error)),
         };
-        let tools = self.described_tools(facts);
+        let tools = if self.describe == Describe::Off { Vec::new() } else { self.described_tools(facts) };
         let mut text = obstacle.map_or_else(String::new, |sentence| sentence + " ");
         if let Some(given) = &self.settings.description {
             text.push_str(given);
@@ -112,8 +114,7 @@ impl Suite {
         text.push_str(&self.purpose(facts));
         text.push(' ');
         text.push_str(ACTIONS);
-        let named = if self.describe == Describe::Off { Vec::new() } else { tools.clone() };
-        append_tools(&mut text, &named, self.describe == Describe::Full, self.describe_max_chars);
+        append_tools(&mut text, &tools, self.describe == Describe::Full, self.describe_max_chars);
         let hint = search_hint(&tools, &text);
         (text, hint)
     }
@@ -276,24 +277,25 @@ fn common_prefix(names: &[String]) -> &str {
     if names.iter().any(|name| name.len() == prefix.len()) { "" } else { prefix }
 }
 
-/// Indices of the names to show in `room` characters, in order: first those with a word that no other shown
-/// name has.
+/// Indices of the names to show in `room` characters, in order: first those that say most per character, then
+/// what still fits. A word that a chosen name has says nothing again.
 fn choose(names: &[&str], room: usize) -> Vec<usize> {
-    let (mut chosen, mut known, mut used) = (Vec::new(), HashSet::new(), 0);
-    for wants_news in [true, false] {
-        for (at, name) in names.iter().enumerate() {
-            let length = name.chars().count() + if used > 0 { 2 } else { 0 };
-            if chosen.contains(&at) || used + length > room {
-                continue;
-            }
-            let words: Vec<String> = words(name).collect();
-            if wants_news && words.iter().all(|word| known.contains(word)) {
-                continue;
-            }
-            known.extend(words);
-            chosen.push(at);
-            used += length;
-        }
+    let names = &names[..names.len().min(MAX_CHOICES)];
+    let words: Vec<HashSet<String>> = names.iter().map(|name| words(name).collect()).collect();
+    let lengths: Vec<usize> = names.iter().map(|name| name.chars().count() + 2).collect();
+    // No separator follows the last name.
+    let (mut known, mut chosen, mut left) = (HashSet::new(), Vec::new(), room + 2);
+    loop {
+        let fits = |at: &usize| lengths[*at] <= left && !chosen.contains(at);
+        let news = |at: usize| words[at].iter().filter(|word| !known.contains(*word)).count();
+        // New words per character; of equal ones the first.
+        let best = (0..names.len()).filter(fits).map(|at| (news(at), at)).reduce(|best, other| {
+            if other.0 * lengths[best.1] > best.0 * lengths[other.1] { other } else { best }
+        });
+        let Some((_, at)) = best else { break };
+        known.extend(&words[at]);
+        chosen.push(at);
+        left -= lengths[at];
     }
     chosen.sort_unstable();
     chosen

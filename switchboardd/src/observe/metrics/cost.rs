@@ -25,7 +25,7 @@ const RESULT: &str = r#"{"content":[{"type":"text","text":"The quick brown fox"}
 /// The time that measuring takes of one call. Counts into metrics of its own.
 pub fn of_one_call() -> Duration {
     let metrics = Metrics::default();
-    let (suite, child) = (metrics.of_suite(TOOL, Path::new("/")), metrics.of_child(TOOL));
+    let (suite, child) = (metrics.of_suite(TOOL, TOOL, Path::new("/")), metrics.of_child(TOOL));
     let round = || {
         let begin = Instant::now();
         (0..CALLS).for_each(|_| measure_call(&metrics, &suite, &child));
@@ -37,6 +37,7 @@ pub fn of_one_call() -> Duration {
 fn measure_call(metrics: &Metrics, suite: &Arc<SuiteMetrics>, child: &ChildMetrics) {
     let (id, meta) = (Raw::unchecked("1"), Members::default());
     let host = HostOperation {
+        wants_arguments: false,
         via: EntryPoint::Shim,
         single: false,
         method: methods::TOOLS_CALL,
@@ -64,7 +65,7 @@ mod tests {
     #[test]
     fn measuring_is_measured_as_calls_are() {
         let metrics = Metrics::default();
-        let (suite, child) = (metrics.of_suite(TOOL, Path::new("/")), metrics.of_child(TOOL));
+        let (suite, child) = (metrics.of_suite(TOOL, TOOL, Path::new("/")), metrics.of_child(TOOL));
         (0..3).for_each(|_| measure_call(&metrics, &suite, &child));
         // The host's request and the request to the child.
         let counts: Vec<u64> = metrics.series().iter().map(|(_, histogram)| histogram.count()).collect();

@@ -122,6 +122,8 @@ fn the_config_says_how_much_is_shown() {
         "Use this tool for kid. Actions: 'introspect' | 'call'. Tools: echo",
     );
     check(&json!({"describe": "off"}), "Use this tool for kid. Actions: 'introspect' | 'call'");
+    let off = json!({"introspection": {"describe": "off"}, "suites": {"kid": {"description": "Mine."}}});
+    assert_eq!(suite_with(&off, |_| {}).listed_first(&said).meta, None);
 }
 
 #[test]
