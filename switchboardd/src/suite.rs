@@ -6,12 +6,16 @@
 
 mod arguments;
 mod call;
+mod compact;
 mod context;
 mod elicitation;
 pub mod failure;
+mod found;
 pub mod introspect;
+mod lenient;
 pub mod login;
 pub mod outgoing;
+mod refusal;
 mod reply;
 pub mod summary;
 pub mod suspendable;
@@ -23,10 +27,10 @@ use std::time::Duration;
 
 use switchboard_definitions::config::{Config, Mode, Scope, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
-use switchboard_definitions::document::nearest;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_wire::envelope::quoted;
+use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::visible;
@@ -34,7 +38,7 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::caller::mailbox::MessageKind;
-use crate::child::{ChildError, Limits, ServerInfo, Tool, ToolList};
+use crate::child::{ChildError, Limits, ServerInfo, ToolList};
 use crate::observe::metrics::OperationNotes;
 use crate::observe::metrics::suite_metrics::SuiteMetrics;
 use crate::pool::manifest::Manifest;
@@ -53,8 +57,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Hosts time out a call after a minute; we answer sooner that the call should be repeated.
 const START_ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// No other properties: some hosts refuse or drop arguments that a tool does not declare.
-const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object"},"query":{"type":"string"}},"required":["action"]}"#;
+/// No other properties: some hosts refuse or drop arguments that a tool does not declare. Some rewrite an object
+/// without properties unless it says that it takes any.
+const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"],"description":"introspect finds subtools, call runs one"},"subtool":{"type":"string","description":"Name of the subtool"},"args":{"type":"object","description":"Arguments of the subtool","additionalProperties":true},"query":{"type":"string","description":"For introspect: what you want to do"}},"required":["action"]}"#;
 
 /// How much of a command line a model is shown, in characters; a user is shown all of it.
 const MAX_SHOWN_COMMAND: usize = 600;
@@ -77,6 +82,7 @@ pub struct Suite {
     pub metrics: Arc<SuiteMetrics>,
     mode: Mode,
     summary_max_chars: usize,
+    max_bytes: usize,
 }
 
 /// The `params` of a suite's `tools/call`.
@@ -106,6 +112,7 @@ impl Suite {
         Self {
             limits: config.timeouts.limits(timeouts),
             mode: config.introspection.mode,
+            max_bytes: config.introspection.max_bytes,
             summary_max_chars: settings.summary_max_chars.unwrap_or(config.introspection.summary_max_chars),
             name,
             definition,
@@ -163,7 +170,7 @@ impl Suite {
     pub fn listed(&self, list: &ToolList) -> String {
         match self.mode {
             Mode::Redacted => introspect::entries(list, &self.settings.expose, self.introspect_options()),
-            Mode::Summary | Mode::Full => self.exposed(list),
+            Mode::Summary | Mode::Compact | Mode::Full => self.exposed(list),
         }
     }
 
@@ -318,10 +325,11 @@ impl Suite {
                 }
                 self.call(call, params).await
             }
-            Ok(Some(action)) => Ok(tool_error(&format!(
-                "unknown action `{action}`; use `introspect` to list the subtools of `{}`, or `call` to run one",
-                self.name
-            ))),
+            Ok(Some(action)) => Ok(self.unknown_action(&action)),
+            Ok(None) if call.tool.is_some_and(|subtool| !subtool.is_empty()) => {
+                call.notes.iter().for_each(|notes| call.tool.iter().for_each(|subtool| notes.tool(subtool)));
+                self.call(call, params).await
+            }
             Ok(None) => Ok(tool_error(&format!(
                 "missing `action`; use {{\"action\":\"introspect\"}} to list the subtools of `{}`, or {{\"action\":\"call\",\"subtool\":…,\"args\":{{…}}}} to run one",
                 self.name
@@ -334,14 +342,15 @@ impl Suite {
         call: CallContext<'_>,
         arguments: &Members<'_>,
     ) -> Result<SuiteReply, Failure> {
-        let list = self.known_tools(call).await?;
+        let list = readable(self.known_tools(call).await?).await;
         let (caller, options) = (call.caller, self.introspect_options());
         if let Some(subtool) = call.tool {
             let list = match list.find(subtool) {
                 Some(_) => list,
                 None => {
                     let lease = self.lease(CallContext { asked: Instant::now(), ..call }).await?;
-                    lease.renew_tools(self.limits).await.map_err(|error| self.failed(Some(subtool), error))?
+                    let renewed = lease.renew_tools(self.limits).await;
+                    readable(renewed.map_err(|error| self.failed(Some(subtool), error))?).await
                 }
             };
             return Ok(match list.find(subtool) {
@@ -371,6 +380,7 @@ impl Suite {
         introspect::IntrospectOptions {
             mode: self.mode,
             summary_max_chars: self.summary_max_chars,
+            max_bytes: self.max_bytes,
             query: None,
             wants_schemas: false,
         }
@@ -425,24 +435,18 @@ impl Suite {
         let refusal = Failure::NotAllowed { suite: self.name.clone(), subtool: subtool.to_owned() };
         tool_error(&refusal.to_string())
     }
+}
 
-    fn unknown_subtool(&self, subtool: &str, list: &ToolList) -> SuiteReply {
-        let names: Vec<&str> = list
-            .tools
-            .iter()
-            .map(|tool: &Tool| &*tool.name)
-            .filter(|name| self.settings.expose.permits(name))
-            .collect();
-        let hint = match nearest(subtool, names.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if names.is_empty() => "it has none".to_owned(),
-            None => {
-                let some: Vec<_> = names.iter().take(20).map(|name| format!("`{name}`")).collect();
-                format!("there are {}{}", some.join(", "), if names.len() > 20 { " and more" } else { "" })
-            }
-        };
-        tool_error(&format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name))
+/// The list, with signatures and words. If there are many, another thread makes them.
+async fn readable(list: Arc<ToolList>) -> Arc<ToolList> {
+    if list.is_costly() {
+        return run_blocking(move || {
+            (list.signatures(), list.words());
+            list
+        })
+        .await;
     }
+    list
 }
 
 /// A string member. Absent and `null` are the same; any other type is an error.

@@ -234,6 +234,8 @@ impl Timeouts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Summary,
+    /// Every tool on one line.
+    Compact,
     Full,
     Redacted,
 }
@@ -242,6 +244,8 @@ pub enum Mode {
 pub struct Introspection {
     pub mode: Mode,
     pub summary_max_chars: usize,
+    /// How long an introspection without a query may be, in bytes, before it becomes compact.
+    pub max_bytes: usize,
 }
 
 /// How to resolve prompts and resources that several children offer under one name.
@@ -295,7 +299,7 @@ impl Config {
             discover_globs: vec!["mcps/*/.mcp.json".to_owned()],
             suites: BTreeMap::new(),
             timeouts: Timeouts { child_spawn_ms: 8_000, rpc_ms: 60_000, max_ms: 1_800_000 },
-            introspection: Introspection { mode: Mode::Summary, summary_max_chars: 160 },
+            introspection: Introspection { mode: Mode::Summary, summary_max_chars: 160, max_bytes: 6000 },
             conflicts: None,
             http: Http {
                 listen: "127.0.0.1:7420".to_owned(),
@@ -431,7 +435,7 @@ mod tests {
         assert_eq!(
             wrong(r#"{"introspection": {"mode": "loud"}}"#),
             [
-                "/c/switchboard.config.json:1:28: `introspection.mode` must be \"summary\" or \"full\" or \"redacted\""
+                "/c/switchboard.config.json:1:28: `introspection.mode` must be \"summary\" or \"compact\" or \"full\" or \"redacted\""
             ]
         );
         assert_eq!(

@@ -46,12 +46,13 @@ pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
 pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
 pub(super) const EXPOSE: [&str; 2] = ["allow", "deny"];
 pub(super) const TIMEOUTS: [&str; 3] = ["childSpawnMs", "rpcMs", "maxMs"];
-pub(super) const INTROSPECTION: [&str; 2] = ["mode", "summaryMaxChars"];
+pub(super) const INTROSPECTION: [&str; 3] = ["mode", "summaryMaxChars", "maxBytes"];
 pub(super) const CONFLICTS: [&str; 2] = ["strategy", "order"];
 pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"];
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const SUMMARY: (u64, u64) = (8, 4096);
+const INTROSPECTED: (u64, u64) = (500, 10_000_000);
 /// Each glob is a walk through folders.
 const MAX_GLOBS: usize = 64;
 const MAX_POOL: u64 = 64;
@@ -333,8 +334,13 @@ fn timeouts(node: &Node<'_>) -> TimeoutsOverride {
 fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
     let Some(fields) = node.object() else { return Introspection { mode: Mode::Redacted, ..base } };
     fields.reject_unknown(&INTROSPECTION);
-    let modes = [("summary", Mode::Summary), ("full", Mode::Full), ("redacted", Mode::Redacted)];
-    let near = |(_, near): &(&str, Option<&str>)| *near != Some("summaryMaxChars");
+    let modes = [
+        ("summary", Mode::Summary),
+        ("compact", Mode::Compact),
+        ("full", Mode::Full),
+        ("redacted", Mode::Redacted),
+    ];
+    let near = |(_, near): &(&str, Option<&str>)| !matches!(near, Some("summaryMaxChars" | "maxBytes"));
     let strangers = fields.unknown_members(&INTROSPECTION);
     let mistyped = strangers.are_more || strangers.first.iter().any(near);
     Introspection {
@@ -347,6 +353,10 @@ fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
             .get("summaryMaxChars")
             .and_then(|node| summary(&node))
             .unwrap_or(base.summary_max_chars),
+        max_bytes: fields
+            .get("maxBytes")
+            .and_then(|node| count(&node, INTROSPECTED.0, INTROSPECTED.1))
+            .unwrap_or(base.max_bytes),
     }
 }
 

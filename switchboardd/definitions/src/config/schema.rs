@@ -64,16 +64,18 @@ fn the_schemas_defaults_are_the_defaults() {
     let config = Config::defaults(Path::new("/"));
     let mode = match config.introspection.mode {
         Mode::Summary => "summary",
+        Mode::Compact => "compact",
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 14] = [
+    let expect: [(&[&str], Value); 15] = [
         (&["discoverGlobs"], config.discover_globs.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
         (&["timeouts", "maxMs"], config.timeouts.max_ms.into()),
         (&["introspection", "mode"], mode.into()),
         (&["introspection", "summaryMaxChars"], config.introspection.summary_max_chars.into()),
+        (&["introspection", "maxBytes"], config.introspection.max_bytes.into()),
         (&["conflicts", "strategy"], Strategy::default().as_str().into()),
         (&["conflicts", "order"], Value::Array(Vec::new())),
         (&["budget", "children"], config.budget.children.into()),
@@ -92,7 +94,7 @@ fn the_schemas_defaults_are_the_defaults() {
 #[test]
 fn the_schemas_bounds_are_the_readers() {
     let schema = schema();
-    let numbers: [&[&str]; 14] = [
+    let numbers: [&[&str]; 15] = [
         &["oauth", "clients", "*", "callbackPort"],
         &["budget", "children"],
         &["budget", "memoryMb"],
@@ -103,6 +105,7 @@ fn the_schemas_bounds_are_the_readers() {
         &["timeouts", "rpcMs"],
         &["timeouts", "maxMs"],
         &["introspection", "summaryMaxChars"],
+        &["introspection", "maxBytes"],
         &["suites", "*", "summaryMaxChars"],
         &["suites", "*", "timeouts", "childSpawnMs"],
         &["suites", "*", "timeouts", "rpcMs"],
