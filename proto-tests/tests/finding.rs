@@ -102,3 +102,49 @@ fn a_query_finds_mistyped_words_and_hidden_tools_stay_hidden() {
         assert!(!found(query).contains("progress") && found(query).contains("strict"), "{}", found(query));
     }
 }
+
+#[test]
+fn one_tool_searches_all_suites_and_calls_any() {
+    let home = Home::new();
+    home.child("one", &["echo"]);
+    home.child("two", &["echo"]);
+    home.config(&json!({"aggregate": {"find": true}, "suites": {"two": {"expose": {"allow": ["echo"]}}}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let listed: Value = serde_json::from_str(&shim.request("tools/list", "{}")).unwrap();
+    assert_eq!(listed["result"]["tools"][0]["name"], "find", "{listed}");
+    let (before, _) = used(&mut shim, "find", &json!({"query": "tell the progress"}));
+    assert!(before.contains("never ran: one_suite, two_suite"), "{before}");
+    for suite in ["one", "two_suite"] {
+        let call =
+            json!({"name": "find", "arguments": {"suite": suite, "subtool": "echo", "args": {"z": 1}}});
+        let called = shim.request("tools/call", &call.to_string());
+        assert!(called.contains(r#""args":{"z":1}"#), "{called}");
+    }
+    let (found, _) = used(&mut shim, "find", &json!({"query": "tell the progress"}));
+    assert!(found.starts_with("1. one_suite: progress(steps: any) - Tells its progress"), "{found}");
+    assert!(!found.contains("two_suite: progress"), "{found}");
+    let (named, _) = used(&mut shim, "find", &json!({"query": "two gives its arguments back"}));
+    assert!(named.starts_with("1. two_suite: echo"), "{named}");
+    let (one, _) = used(&mut shim, "find", &json!({"suite": "two"}));
+    assert!(one.contains(r#"{"tools":[{"name":"echo""#), "{one}");
+    for wrong in [json!({}), json!({"query": " "}), json!({"suite": "three", "subtool": "x"})] {
+        assert!(used(&mut shim, "find", &wrong).1, "{wrong}");
+    }
+}
+
+#[test]
+fn a_suite_named_find_keeps_its_name() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.config(&json!({"aggregate": {"find": true}, "suites": {"k": {"suiteName": "find"}}}));
+    let _daemon = home.daemon();
+    let listed: Value = serde_json::from_str(&home.shim().request("tools/list", "{}")).unwrap();
+    let names: Vec<&str> = listed["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["find_tool", "find"]);
+}

@@ -22,7 +22,7 @@ use crate::catalog::layer::Layer;
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
-use crate::suite::Suite;
+use crate::suite::{Suite, find_tool};
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -38,6 +38,8 @@ pub struct Catalog {
     pub tools_list: String,
     /// Digest of the tool list.
     tools_digest: Arc<str>,
+    /// The name of the tool that searches all suites, if the user wants it.
+    find_tool: Option<&'static str>,
     by_name: BTreeMap<String, usize>,
     by_child: BTreeMap<String, usize>,
     /// The cached merge of the children's items.
@@ -103,7 +105,9 @@ impl Catalog {
         }
         // Hosts truncate long lists at the end, so a workspace cannot push out the user's own suites.
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
-        let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
+        let find_tool = personal.config.find.then(|| find_tool_name(&suites));
+        let tools: Vec<String> =
+            find_tool.map(find_tool::definition).into_iter().chain(suites.iter().map(Suite::tool)).collect();
         let tools_list = rpc::tools_result(&tools.join(","));
         let tools_digest = digest::hex(tools_list.as_bytes()).into();
         let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
@@ -119,6 +123,7 @@ impl Catalog {
             problems,
             tools_list,
             tools_digest,
+            find_tool,
             by_name,
             by_child,
             offers,
@@ -185,6 +190,11 @@ impl Catalog {
         self.by_name.get(name).map(|at| &self.suites[*at])
     }
 
+    /// Whether this is the tool that searches all suites.
+    pub fn is_find_tool(&self, name: &str) -> bool {
+        self.find_tool == Some(name)
+    }
+
     /// Finds a suite by its own name or its child's.
     pub fn find_suite(&self, name: &str) -> Option<&Suite> {
         self.suite(name).or_else(|| self.child(name))
@@ -219,6 +229,12 @@ impl Catalog {
             }
         }
     }
+}
+
+/// A suite keeps its name.
+fn find_tool_name(suites: &[Suite]) -> &'static str {
+    let is_free = |name: &&str| !suites.iter().any(|suite| suite.name == *name);
+    ["find", "find_tool", "find_any_tool"].into_iter().find(is_free).unwrap_or("switchboard_find_tool")
 }
 
 /// The pool of a definition; `None` if it is held or cannot be started.

@@ -10,6 +10,7 @@ mod compact;
 mod context;
 mod elicitation;
 pub mod failure;
+pub mod find_tool;
 mod found;
 pub mod introspect;
 mod lenient;
@@ -441,7 +442,8 @@ impl Suite {
 async fn readable(list: Arc<ToolList>) -> Arc<ToolList> {
     if list.is_costly() {
         return run_blocking(move || {
-            (list.signatures(), list.words());
+            list.signatures();
+            list.words();
             list
         })
         .await;

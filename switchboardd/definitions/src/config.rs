@@ -26,7 +26,7 @@ pub const FILE_NAME: &str = "switchboard.config.json";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigOwner {
     Personal,
-    /// A workspace cannot set `http`, `budget`, `trust`, `oauth` or `watch`.
+    /// A workspace cannot set `http`, `budget`, `trust`, `oauth`, `watch` or `aggregate`.
     Workspace,
 }
 
@@ -71,6 +71,8 @@ pub struct Config {
     pub trust: TrustConfig,
     pub oauth: OauthConfig,
     pub watch: Watch,
+    /// Whether hosts see a tool that searches all suites.
+    pub find: bool,
 }
 
 /// Settings for logins to remote servers.
@@ -310,6 +312,7 @@ impl Config {
             trust: TrustConfig::default(),
             oauth: OauthConfig::default(),
             watch: Watch::default(),
+            find: false,
         }
     }
 

@@ -8,7 +8,7 @@ use switchboard_mcp::methods;
 use switchboard_wire::envelope::string;
 use switchboard_wire::raw::Raw;
 
-use super::{HostRequest, RequestContext, consent, initialize, links, offers, set_level};
+use super::{HostRequest, RequestContext, consent, find, initialize, links, offers, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
@@ -53,7 +53,7 @@ pub(super) async fn answer(
     }
 }
 
-async fn call(
+pub(super) async fn call(
     context: RequestContext<'_>,
     catalog: &Catalog,
     request: HostRequest<'_>,
@@ -64,8 +64,12 @@ async fn call(
         .members
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
-    let suite =
-        catalog.suite(&name).ok_or_else(|| Failure::InvalidParams(format!("Unknown tool: {name}")))?;
+    let Some(suite) = catalog.suite(&name) else {
+        if catalog.is_find_tool(&name) {
+            return Box::pin(find::answer(context, catalog, request)).await;
+        }
+        return Err(Failure::InvalidParams(format!("Unknown tool: {name}")));
+    };
     request.set_suite(suite);
     if suite.pending().is_some() && consent::may_ask(daemon, session, caller, suite) {
         if caller.as_stateless().is_some() {

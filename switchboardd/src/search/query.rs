@@ -12,6 +12,9 @@ const SHORTENED: f32 = 0.7;
 const MISTYPED: f32 = 0.8;
 const NEGATED: f32 = 1.4;
 
+/// Passes every stem of every tool.
+type EachWord<'a> = dyn FnMut(&mut dyn FnMut(&str)) + 'a;
+
 /// One word that is wanted, with the stems that count as it.
 pub(super) struct Wanted {
     pub(super) weight: f32,
@@ -34,14 +37,10 @@ pub(super) struct Query {
 
 impl Query {
     /// `is_known`: whether a tool has the stem; `each_word` passes every stem of every tool.
-    pub(super) fn read(
-        text: &str,
-        is_known: &dyn Fn(&str) -> bool,
-        each_word: &mut dyn FnMut(&mut dyn FnMut(&str)),
-    ) -> Self {
+    pub(super) fn read(text: &str, is_known: &dyn Fn(&str) -> bool, each_word: &mut EachWord<'_>) -> Self {
         let spoken = words(text);
         let intent = Intent::of_query(&spoken);
-        let spoken = without_phrases(spoken);
+        let spoken = without_phrases(&spoken);
         let (mut stems, mut negated, mut not) = (Vec::<String>::new(), Vec::<String>::new(), 0);
         let (mut weak, mut plural) = (Vec::new(), Vec::new());
         for word in &spoken {

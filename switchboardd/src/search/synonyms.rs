@@ -296,7 +296,7 @@ pub(super) fn is_negation(word: &str) -> bool {
 }
 
 /// Replaces phrases. The words of a phrase give way to the words that it stands for.
-pub(super) fn without_phrases(words: Vec<String>) -> Vec<String> {
+pub(super) fn without_phrases(words: &[String]) -> Vec<String> {
     let mut out = Vec::with_capacity(words.len());
     let mut at = 0;
     while at < words.len() {

@@ -131,11 +131,11 @@ impl<'a> TypeWriter<'a> {
             };
         }
         let kind = members.get("type");
-        match kind.and_then(|kind| string(kind)) {
+        match kind.and_then(string) {
             Some(kind) => self.of_kind(&kind, members, depth, references),
             None => match kind.filter(|kind| kind.get().starts_with('[')) {
                 Some(kinds) => {
-                    let kinds = items(kinds).into_iter().filter_map(|kind| string(kind)).take(MAX_UNION);
+                    let kinds = items(kinds).into_iter().filter_map(string).take(MAX_UNION);
                     let texts = kinds.map(|kind| self.of_kind(&kind, members, depth, references)).collect();
                     joined(texts)
                 }
@@ -245,7 +245,7 @@ impl<'a> TypeWriter<'a> {
 
 fn required(members: &Members<'_>) -> Vec<String> {
     let names = members.get("required").map(items).unwrap_or_default();
-    names.into_iter().filter_map(|name| string(name)).map(Cow::into_owned).collect()
+    names.into_iter().filter_map(string).map(Cow::into_owned).collect()
 }
 
 /// The items of an array; none for any other value.

@@ -22,7 +22,7 @@ use misplaced::{
     restrict_misplaced_in_suites, strictest,
 };
 
-pub(super) const ROOT: [&str; 11] = [
+pub(super) const ROOT: [&str; 12] = [
     "$schema",
     "discoverGlobs",
     "suites",
@@ -34,9 +34,11 @@ pub(super) const ROOT: [&str; 11] = [
     "trust",
     "oauth",
     "watch",
+    "aggregate",
 ];
 /// Keys that a workspace cannot set.
-const PERSONAL_ONLY_KEYS: [&str; 5] = ["http", "budget", "trust", "oauth", "watch"];
+const PERSONAL_ONLY_KEYS: [&str; 6] = ["http", "budget", "trust", "oauth", "watch", "aggregate"];
+pub(super) const AGGREGATE: [&str; 1] = ["find"];
 pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
 pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
@@ -120,6 +122,10 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: ConfigOwner) ->
     if let Some(node) = get("watch") {
         let ways = [Watch::Events, Watch::Poll].map(|way| (way.as_str(), way));
         config.watch = node.word(&ways).unwrap_or_default();
+    }
+    if let Some(fields) = get("aggregate").and_then(|node| node.object()) {
+        fields.reject_unknown(&AGGREGATE);
+        config.find = fields.get("find").and_then(|node| node.flag()).unwrap_or(false);
     }
     let strangers = fields.unknown_members(&ROOT);
     for (name, near) in &strangers.first {

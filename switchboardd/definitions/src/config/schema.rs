@@ -6,7 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::read::{
-    BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, ROOT, SUITE, TIMEOUTS, TRUST,
+    AGGREGATE, BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, ROOT, SUITE, TIMEOUTS,
+    TRUST,
 };
 use super::{Config, ConfigOwner, Mode, Strategy};
 use crate::document::Document;
@@ -28,7 +29,7 @@ fn at<'s>(schema: &'s Value, path: &[&str]) -> &'s Value {
 #[test]
 fn the_schema_has_exactly_the_keys_that_are_read() {
     let schema = schema();
-    let groups: [(&[&str], &[&str]); 13] = [
+    let groups: [(&[&str], &[&str]); 14] = [
         (&[], &ROOT),
         (&["suites", "*"], &SUITE),
         (&["suites", "*", "expose"], &EXPOSE),
@@ -41,6 +42,7 @@ fn the_schema_has_exactly_the_keys_that_are_read() {
         (&["http"], &HTTP),
         (&["trust"], &TRUST),
         (&["oauth"], &OAUTH),
+        (&["aggregate"], &AGGREGATE),
         (&["oauth", "clients", "*"], &CLIENT),
     ];
     for (path, keys) in groups {
@@ -68,7 +70,7 @@ fn the_schemas_defaults_are_the_defaults() {
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 15] = [
+    let expect: [(&[&str], Value); 16] = [
         (&["discoverGlobs"], config.discover_globs.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
@@ -82,6 +84,7 @@ fn the_schemas_defaults_are_the_defaults() {
         (&["http", "listen"], config.http.listen.into()),
         (&["http", "openDiscovery"], config.http.open_discovery.into()),
         (&["trust", "elicit"], config.trust.elicit.into()),
+        (&["aggregate", "find"], config.find.into()),
         (&["watch"], config.watch.as_str().into()),
         (&["http", "allowedOrigins"], config.http.allowed_origins.into()),
     ];
@@ -142,6 +145,7 @@ fn the_readme_explains_every_key() {
         &HTTP,
         &TRUST,
         &OAUTH,
+        &AGGREGATE,
         &CLIENT,
     ]
     .concat()
