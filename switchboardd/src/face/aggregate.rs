@@ -8,7 +8,8 @@ use switchboard_mcp::methods;
 use switchboard_wire::envelope::string;
 use switchboard_wire::raw::Raw;
 
-use super::{HostRequest, RequestContext, consent, find, initialize, links, offers, set_level};
+use super::find::{self, FindOutcome};
+use super::{HostRequest, RequestContext, consent, initialize, links, offers, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
@@ -53,7 +54,7 @@ pub(super) async fn answer(
     }
 }
 
-pub(super) async fn call(
+async fn call(
     context: RequestContext<'_>,
     catalog: &Catalog,
     request: HostRequest<'_>,
@@ -66,7 +67,12 @@ pub(super) async fn call(
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
     let Some(suite) = catalog.suite(&name) else {
         if catalog.is_find_tool(&name) {
-            return Box::pin(find::answer(context, catalog, request)).await;
+            let params = match find::run(catalog, request).await {
+                FindOutcome::Said(said) => return Ok(said),
+                FindOutcome::ForSuite(params) => params,
+            };
+            let params = RequestParams::read(Raw::parse(params.as_bytes()));
+            return Box::pin(call(context, catalog, HostRequest { params: &params, ..request })).await;
         }
         return Err(Failure::InvalidParams(format!("Unknown tool: {name}")));
     };

@@ -1,32 +1,33 @@
 //! Calls of the tool that searches all suites: a search, or a call that goes on to one suite.
 
-use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
 
-use super::{HostRequest, RequestContext, aggregate};
+use super::HostRequest;
 use crate::catalog::Catalog;
-use crate::suite::failure::Failure;
 use crate::suite::{SuiteReply, find_tool};
 
-pub(super) async fn answer(
-    context: RequestContext<'_>,
-    catalog: &Catalog,
-    request: HostRequest<'_>,
-) -> Result<SuiteReply, Failure> {
+/// What becomes of a call.
+pub(super) enum FindOutcome {
+    Said(SuiteReply),
+    /// The `params` of the call for the suite.
+    ForSuite(String),
+}
+
+pub(super) async fn run(catalog: &Catalog, request: HostRequest<'_>) -> FindOutcome {
     let given = request.params.members.get("arguments");
     let arguments = given.and_then(Members::of).unwrap_or_default();
     let Some(suite) = arguments.text("suite").filter(|suite| !suite.is_empty()) else {
         let query = arguments.text("query").filter(|query| !query.trim().is_empty());
-        return Ok(match query {
+        return FindOutcome::Said(match query {
             Some(query) => find_tool::search(&catalog.suites, &query).await,
             None => find_tool::no_query(),
         });
     };
     let (Some(suite), Some(given), Some(params)) = (catalog.find_suite(&suite), given, request.params.raw)
     else {
-        return Ok(find_tool::no_suite(&suite));
+        return FindOutcome::Said(find_tool::no_suite(&suite));
     };
     // The suite gets the same request under its own name.
     let mut for_suite = remove_members(given, |key| key == "suite");
@@ -39,7 +40,6 @@ pub(super) async fn answer(
         );
     }
     let rest = remove_members(params, |key| key == "name" || key == "arguments");
-    let params = insert_members(&rest, &format!(r#""name":{},"arguments":{for_suite}"#, quoted(&suite.name)));
-    let params = RequestParams::read(Raw::parse(params.as_bytes()));
-    aggregate::call(context, catalog, HostRequest { params: &params, ..request }).await
+    let named = format!(r#""name":{},"arguments":{for_suite}"#, quoted(&suite.name));
+    FindOutcome::ForSuite(insert_members(&rest, &named))
 }
