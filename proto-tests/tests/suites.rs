@@ -62,10 +62,10 @@ fn hosts_see_one_tool_per_child_and_nothing_else() {
         json!({
             "type": "object",
             "properties": {
-                "action": {"type": "string", "enum": ["introspect", "call"]},
-                "subtool": {"type": "string"},
-                "args": {"type": "object"},
-                "query": {"type": "string"},
+                "action": {"type": "string", "enum": ["introspect", "call"], "description": "introspect finds subtools, call runs one"},
+                "subtool": {"type": "string", "description": "Name of the subtool"},
+                "args": {"type": "object", "description": "Arguments of the subtool", "additionalProperties": true},
+                "query": {"type": "string", "description": "For introspect: what you want to do"},
             },
             "required": ["action"],
         })
@@ -174,7 +174,6 @@ fn redacted_mode_reveals_no_schema() {
     for asked in [
         json!({}),
         json!({"subtool": "strict"}),
-        json!({"query": "strict"}),
         json!({"args": {"verbosity": "full"}}),
         json!({"subtool": "strict", "args": {"verbosity": "full"}}),
         json!({"query": "strict", "args": {"verbosity": "full"}}),
@@ -187,6 +186,13 @@ fn redacted_mode_reveals_no_schema() {
         let told = shown["hint"].as_str().is_some_and(|hint| hint.contains("no schema is shown"));
         assert_eq!(told, asked.get("subtool").is_some() || asked.get("args").is_some(), "{shown}");
     }
+    let found =
+        text_of(&use_suite(&mut shim, "i_suite", &json!({"action": "introspect", "query": "strict"})));
+    assert!(found.starts_with("1. strict - ") && !found.contains("roperties"), "{found}");
+    // The words of a schema find nothing.
+    let found =
+        text_of(&use_suite(&mut shim, "i_suite", &json!({"action": "introspect", "query": "stderr"})));
+    assert!(!found.contains("(") && !found.contains("args:"), "{found}");
     // A validation error would reveal the schema, so the server has to check the arguments itself.
     let forwarded = shim.call("i", "strict", r#"{"extra":1}"#);
     assert!(forwarded.contains("\"ok\":true"), "{forwarded}");
@@ -213,10 +219,16 @@ fn a_subtool_or_a_query_narrows_an_introspection() {
     let one = introspect(&mut shim, "i_suite", json!({"subtool": "strict"}));
     assert_eq!(names(one["tools"].as_array().unwrap()), ["strict"]);
     assert_eq!(one["tools"][0]["inputSchema"]["additionalProperties"], false);
-    let found = introspect(&mut shim, "i_suite", json!({"query": "progress"}));
-    let found = found["tools"].as_array().unwrap();
-    assert_eq!(found[0]["name"], "progress");
-    assert!(found.len() < all["tools"].as_array().unwrap().len());
+    let found = use_suite(&mut shim, "i_suite", &json!({"action": "introspect", "query": "progress"}));
+    let found = text_of(&found);
+    assert!(found.starts_with("1. progress - Tells its progress"), "{found}");
+    for name in names(all["tools"].as_array().unwrap()) {
+        assert!(found.contains(name), "{name}: {found}");
+    }
+    let full = json!({"query": "progress", "args": {"verbosity": "full"}});
+    let full = introspect(&mut shim, "i_suite", full);
+    assert_eq!(full["tools"][0]["name"], "progress");
+    assert!(full["others"].as_array().unwrap().len() > 10, "{full}");
     let unknown = use_suite(&mut shim, "i_suite", &json!({"action": "introspect", "subtool": "progres"}));
     mistake(&unknown, &["progres", "`progress`"]);
 }

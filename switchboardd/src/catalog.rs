@@ -27,7 +27,7 @@ use crate::catalog::listed_tools::{ListedTools, ToolPrints};
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
-use crate::suite::{Suite, SuitePart};
+use crate::suite::{Suite, SuitePart, find_tool};
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -40,6 +40,8 @@ pub struct Catalog {
     pub suites: Vec<Suite>,
     pub problems: Vec<Problem>,
     listed_tools: ListedTools,
+    /// The name of the tool that searches all suites, if the user wants it.
+    find_tool: Option<&'static str>,
     by_name: BTreeMap<String, usize>,
     /// By the names of the tools for what writes.
     by_writing_name: BTreeMap<String, usize>,
@@ -109,7 +111,8 @@ impl Catalog {
         }
         // Hosts truncate long lists at the end, so a workspace cannot push out the user's own suites.
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
-        let listed_tools = ListedTools::new(&suites);
+        let find_tool = personal.config.find.then(|| find_tool_name(&suites));
+        let listed_tools = ListedTools::new(&suites, find_tool.map(find_tool::definition));
         let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
         let by_writing_name =
             suites.iter().enumerate().map(|(at, suite)| (suite.writing_name.clone(), at)).collect();
@@ -124,6 +127,7 @@ impl Catalog {
             suites,
             problems,
             listed_tools,
+            find_tool,
             by_name,
             by_writing_name,
             by_child,
@@ -149,6 +153,11 @@ impl Catalog {
     /// The instructions for the host's model.
     pub fn instructions(&self) -> String {
         self.listed_tools.instructions()
+    }
+
+    /// What every host reads beside the suites: the instructions, and the tool that searches all suites.
+    pub fn read_by_every_host(&self) -> String {
+        self.instructions() + &self.listed_tools.find_tool()
     }
 
     /// Adopts what is now known about the servers. Returns when to call this again, if a change has to wait.
@@ -247,9 +256,20 @@ impl Catalog {
         self.by_name.get(name).map(|at| &self.suites[*at])
     }
 
+    /// Whether this is the tool that searches all suites.
+    pub fn is_find_tool(&self, name: &str) -> bool {
+        self.find_tool == Some(name)
+    }
+
     /// Finds a suite by its own name or its child's.
     pub fn find_suite(&self, name: &str) -> Option<&Suite> {
         self.suite(name).or_else(|| self.child(name))
+    }
+
+    /// The name of the host's tool that `name` means: a suite, a child, or the tool for what writes.
+    pub fn tool_name(&self, name: &str) -> Option<&str> {
+        let writing = || self.by_writing_name.get(name).map(|at| &*self.suites[*at].writing_name);
+        self.find_suite(name).map(|suite| &*suite.name).or_else(writing)
     }
 
     pub fn child(&self, name: &str) -> Option<&Suite> {
@@ -281,6 +301,12 @@ impl Catalog {
             }
         }
     }
+}
+
+/// A suite keeps its name.
+fn find_tool_name(suites: &[Suite]) -> &'static str {
+    let is_free = |name: &&str| !suites.iter().any(|suite| suite.name == *name);
+    ["find", "find_tool", "find_any_tool"].into_iter().find(is_free).unwrap_or("switchboard_find_tool")
 }
 
 /// The pool of a definition; `None` if it is held or cannot be started.

@@ -4,6 +4,7 @@ mod aggregate;
 mod catch;
 mod consent;
 mod context;
+mod find;
 mod follow;
 mod forward;
 mod initialize;

@@ -44,6 +44,11 @@ pub mod child;
 
 pub(crate) mod caller;
 
+// What a model is shown of a tool, and how it finds it.
+pub mod search;
+
+pub mod signature;
+
 // Shared by all of the above.
 pub(crate) mod savings;
 

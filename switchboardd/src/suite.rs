@@ -8,17 +8,22 @@
 mod annotations;
 mod arguments;
 mod call;
+mod compact;
 mod confirm;
 mod context;
 pub mod description;
 mod elicitation;
 pub mod failure;
+pub mod find_tool;
+mod found;
 pub mod introspect;
+mod lenient;
 pub mod login;
 mod obstacle;
 pub mod outgoing;
 pub mod own_words;
 mod recorded_call;
+mod refusal;
 mod reply;
 mod shown_arguments;
 mod split;
@@ -32,9 +37,9 @@ use std::time::Duration;
 
 use switchboard_definitions::config::{Config, Describe, Mode, Scope, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
-use switchboard_definitions::document::nearest;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::visible;
@@ -42,7 +47,7 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::caller::mailbox::MessageKind;
-use crate::child::{ChildError, Limits, ServerInfo, Tool, ToolList};
+use crate::child::{ChildError, Limits, ServerInfo, ToolList};
 use crate::observe::metrics::OperationNotes;
 use crate::observe::metrics::suite_metrics::SuiteMetrics;
 use crate::pool::manifest::Manifest;
@@ -63,8 +68,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Hosts time out a call after a minute; we answer sooner that the call should be repeated.
 const START_ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// No other properties: some hosts refuse or drop arguments that a tool does not declare.
-const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object"},"query":{"type":"string"}},"required":["action"]}"#;
+/// No other properties: some hosts refuse or drop arguments that a tool does not declare. Some rewrite an object
+/// without properties unless it says that it takes any.
+const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"],"description":"introspect finds subtools, call runs one"},"subtool":{"type":"string","description":"Which subtool"},"args":{"type":"object","description":"Its arguments","additionalProperties":true},"query":{"type":"string","description":"What you want to do"}},"required":["action"]}"#;
 
 /// How much of a command line a model is shown, in characters; a user is shown all of it.
 const MAX_SHOWN_COMMAND: usize = 600;
@@ -88,6 +94,7 @@ pub struct Suite {
     summary_max_chars: usize,
     describe: Describe,
     describe_max_chars: usize,
+    max_bytes: usize,
 }
 
 /// The `params` of a suite's `tools/call`.
@@ -119,6 +126,7 @@ impl Suite {
             mode: config.introspection.mode,
             describe: config.introspection.describe,
             describe_max_chars: config.introspection.describe_max_chars,
+            max_bytes: config.introspection.max_bytes,
             summary_max_chars: settings.summary_max_chars.unwrap_or(config.introspection.summary_max_chars),
             name,
             writing_name,
@@ -129,6 +137,11 @@ impl Suite {
             of_workspace,
             metrics,
         }
+    }
+
+    /// Whether something of its server's own words may be shown: neither it nor its program is held.
+    pub fn may_be_shown(&self) -> bool {
+        !self.is_held() && !self.facts().is_held()
     }
 
     /// Whether it must not run until a user allows it.
@@ -160,7 +173,7 @@ impl Suite {
     pub fn listed(&self, list: &ToolList) -> String {
         match self.mode {
             Mode::Redacted => introspect::entries(list, &self.settings.expose, self.introspect_options()),
-            Mode::Summary | Mode::Full => self.exposed(list),
+            Mode::Summary | Mode::Compact | Mode::Full => self.exposed(list),
         }
     }
 
@@ -320,10 +333,11 @@ impl Suite {
                 }
                 self.call(call, params).await
             }
-            Ok(Some(action)) => Ok(tool_error(&format!(
-                "unknown action `{action}`; use `introspect` to list the subtools of `{}`, or `call` to run one",
-                self.name
-            ))),
+            Ok(Some(action)) => Ok(self.unknown_action(&action)),
+            Ok(None) if call.tool.is_some_and(|subtool| !subtool.is_empty()) => {
+                call.notes.iter().for_each(|notes| call.tool.iter().for_each(|subtool| notes.tool(subtool)));
+                self.call(call, params).await
+            }
             Ok(None) => Ok(tool_error(&format!(
                 "missing `action`; use {{\"action\":\"introspect\"}} to list the subtools of `{}`, or {{\"action\":\"call\",\"subtool\":…,\"args\":{{…}}}} to run one",
                 self.name
@@ -336,14 +350,15 @@ impl Suite {
         call: CallContext<'_>,
         arguments: &Members<'_>,
     ) -> Result<SuiteReply, Failure> {
-        let list = self.known_tools(call).await?;
+        let list = readable(self.known_tools(call).await?).await;
         let (caller, options) = (call.caller, self.introspect_options());
         if let Some(subtool) = call.tool {
             let list = match list.find(subtool) {
                 Some(_) => list,
                 None => {
                     let lease = self.lease(CallContext { asked: Instant::now(), ..call }).await?;
-                    lease.renew_tools(self.limits).await.map_err(|error| self.failed(Some(subtool), error))?
+                    let renewed = lease.renew_tools(self.limits).await;
+                    readable(renewed.map_err(|error| self.failed(Some(subtool), error))?).await
                 }
             };
             return Ok(match list.find(subtool) {
@@ -374,6 +389,7 @@ impl Suite {
             marks: Some(self.marks()),
             mode: self.mode,
             summary_max_chars: self.summary_max_chars,
+            max_bytes: self.max_bytes,
             query: None,
             wants_schemas: false,
         }
@@ -428,25 +444,19 @@ impl Suite {
         let failure = Failure::NotAllowed { suite: self.name.clone(), subtool: subtool.to_owned() };
         refusal(failure.kind(), &failure.to_string())
     }
+}
 
-    fn unknown_subtool(&self, subtool: &str, list: &ToolList) -> SuiteReply {
-        let names: Vec<&str> = list
-            .tools
-            .iter()
-            .map(|tool: &Tool| &*tool.name)
-            .filter(|name| self.settings.expose.permits(name))
-            .collect();
-        let hint = match nearest(subtool, names.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if names.is_empty() => "it has none".to_owned(),
-            None => {
-                let some: Vec<_> = names.iter().take(20).map(|name| format!("`{name}`")).collect();
-                format!("there are {}{}", some.join(", "), if names.len() > 20 { " and more" } else { "" })
-            }
-        };
-        let sentence = format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name);
-        refusal("unknown_tool", &sentence)
+/// The list, with signatures and words. If there are many, another thread makes them.
+async fn readable(list: Arc<ToolList>) -> Arc<ToolList> {
+    if list.is_costly() {
+        return run_blocking(move || {
+            list.signatures();
+            list.words();
+            list
+        })
+        .await;
     }
+    list
 }
 
 /// A string member. Absent and `null` are the same; any other type is an error.

@@ -14,8 +14,25 @@ use syn::visit::Visit;
 
 /// The modules of the daemon, from top to bottom. A module names only modules below it.
 const ORDER: &[&str] = &[
-    "daemon", "http", "reload", "face", "state", "record", "changes", "session", "catalog", "suite", "pool",
-    "oauth", "child", "caller", "savings", "observe", "system",
+    "daemon",
+    "http",
+    "reload",
+    "face",
+    "state",
+    "record",
+    "changes",
+    "session",
+    "catalog",
+    "suite",
+    "pool",
+    "oauth",
+    "child",
+    "caller",
+    "search",
+    "signature",
+    "savings",
+    "observe",
+    "system",
 ];
 
 /// The packages and where their sources are, lowest first. Cargo checks the arrows between them.

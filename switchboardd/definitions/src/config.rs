@@ -28,7 +28,7 @@ pub const FILE_NAME: &str = "switchboard.config.json";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigOwner {
     Personal,
-    /// A workspace cannot set `http`, `budget`, `trust`, `oauth`, `watch` or `record`.
+    /// A workspace cannot set `http`, `budget`, `trust`, `oauth`, `watch`, `record` or `aggregate`.
     Workspace,
 }
 
@@ -75,6 +75,8 @@ pub struct Config {
     pub watch: Watch,
     /// What is recorded of calls.
     pub record: RecordMode,
+    /// Whether hosts see a tool that searches all suites.
+    pub find: bool,
 }
 
 /// Settings for logins to remote servers.
@@ -271,6 +273,8 @@ impl Timeouts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Summary,
+    /// Every tool on one line.
+    Compact,
     Full,
     Redacted,
 }
@@ -303,6 +307,8 @@ pub struct Introspection {
     pub describe: Describe,
     /// The longest description of a suite.
     pub describe_max_chars: usize,
+    /// How long an introspection without a query may be, in bytes, before it becomes compact.
+    pub max_bytes: usize,
 }
 
 /// How to resolve prompts and resources that several children offer under one name.
@@ -359,6 +365,7 @@ impl Config {
             introspection: Introspection {
                 mode: Mode::Summary,
                 summary_max_chars: 160,
+                max_bytes: 6000,
                 describe: Describe::Full,
                 describe_max_chars: 300,
             },
@@ -373,6 +380,7 @@ impl Config {
             oauth: OauthConfig::default(),
             watch: Watch::default(),
             record: RecordMode::default(),
+            find: false,
         }
     }
 
@@ -503,7 +511,7 @@ mod tests {
         assert_eq!(
             wrong(r#"{"introspection": {"mode": "loud"}}"#),
             [
-                "/c/switchboard.config.json:1:28: `introspection.mode` must be \"summary\" or \"full\" or \"redacted\""
+                "/c/switchboard.config.json:1:28: `introspection.mode` must be \"summary\" or \"compact\" or \"full\" or \"redacted\""
             ]
         );
         assert_eq!(

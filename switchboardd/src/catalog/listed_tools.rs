@@ -72,6 +72,8 @@ pub(super) struct ListedTools {
 
 #[derive(Debug, Default)]
 struct ListedEntries {
+    /// Comes first.
+    find_tool: Option<String>,
     /// In the order of the catalog's suites.
     entries: Vec<Entry>,
     prints: ToolPrints,
@@ -91,8 +93,12 @@ struct Entry {
 }
 
 impl ListedTools {
-    pub(super) fn new(suites: &[Suite]) -> Self {
-        let mut list = ListedEntries::default();
+    /// `find_tool`: the entry of the tool that searches all suites, if there is one.
+    pub(super) fn new(suites: &[Suite], find_tool: Option<String>) -> Self {
+        let mut list = ListedEntries { find_tool, ..ListedEntries::default() };
+        if let Some(tool) = &list.find_tool {
+            list.prints = ToolPrints::of(tool);
+        }
         for (at, suite) in suites.iter().enumerate() {
             let facts = suite.facts();
             let tools = suite.listed_tools(&facts);
@@ -161,9 +167,11 @@ impl ListedTools {
         let length =
             |tool: &ListedTool| tool.tool.len() + tool.meta.as_ref().map_or(0, |meta| meta.len()) + 2;
         let all = || list.entries.iter().flat_map(|entry| &entry.tools);
-        let mut tools = String::with_capacity(all().map(length).sum());
-        for (at, tool) in all().enumerate() {
-            tools.push_str(if at > 0 { "," } else { "" });
+        let find_tool = list.find_tool.as_deref().unwrap_or_default();
+        let mut tools = String::with_capacity(find_tool.len() + all().map(length).sum::<usize>());
+        tools.push_str(find_tool);
+        for tool in all() {
+            tools.push_str(if tools.is_empty() { "" } else { "," });
             match tool.meta.as_ref().filter(|_| with_meta) {
                 Some(meta) => {
                     tools.push_str(tool.tool.strip_suffix('}').unwrap_or(&tool.tool));
@@ -200,6 +208,11 @@ impl ListedTools {
 
     pub(super) fn prints(&self) -> ToolPrints {
         self.lock().prints
+    }
+
+    /// The entry of the tool that searches all suites; empty without one.
+    pub(super) fn find_tool(&self) -> String {
+        self.lock().find_tool.clone().unwrap_or_default()
     }
 
     pub(super) fn instructions(&self) -> String {

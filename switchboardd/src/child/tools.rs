@@ -1,7 +1,7 @@
 //! A child's tools, as it wrote them, and their cache.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::value::RawValue;
 use switchboard_mcp::era::headers::header_schema_error;
@@ -14,6 +14,8 @@ use tokio::time::Instant;
 use super::annotations::Annotations;
 use super::lists::{self, ListKind};
 use super::{Child, ChildError, Limits};
+use crate::search::{ToolText, ToolWords};
+use crate::signature::Signature;
 
 #[derive(Debug)]
 pub struct Tool {
@@ -78,6 +80,9 @@ fn is_missed(property: &Members<'_>) -> bool {
 #[derive(Debug, Default)]
 pub struct ToolList {
     pub tools: Vec<Tool>,
+    /// Made when a model first asks for them.
+    signatures: OnceLock<Vec<Signature>>,
+    words: OnceLock<Vec<ToolWords>>,
 }
 
 impl ToolList {
@@ -85,13 +90,57 @@ impl ToolList {
     pub fn from_raw(raw: &[&RawValue]) -> Self {
         let mut names = HashSet::new();
         let tools = raw.iter().filter_map(|raw| tool(raw)).filter(|tool| names.insert(tool.name.clone()));
-        Self { tools: tools.collect() }
+        Self::from(tools.collect::<Vec<_>>())
+    }
+
+    /// The signature of each tool.
+    pub fn signatures(&self) -> &[Signature] {
+        self.signatures.get_or_init(|| self.tools.iter().map(Tool::signature).collect())
+    }
+
+    /// What each tool is found by.
+    pub fn words(&self) -> &[ToolWords] {
+        self.words.get_or_init(|| self.tools.iter().map(Tool::words).collect())
+    }
+
+    /// Whether making signatures and words would take the event loop too long.
+    pub fn is_costly(&self) -> bool {
+        let is_new = self.signatures.get().is_none() || self.words.get().is_none();
+        is_new && self.tools.iter().map(|tool| tool.raw.get().len()).sum::<usize>() > LITTLE_WORK
     }
 
     pub fn find(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| &*tool.name == name)
     }
 }
+
+impl From<Vec<Tool>> for ToolList {
+    fn from(tools: Vec<Tool>) -> Self {
+        Self { tools, signatures: OnceLock::new(), words: OnceLock::new() }
+    }
+}
+
+impl Tool {
+    pub fn signature(&self) -> Signature {
+        Signature::of(&self.name, self.input_schema.as_deref().map(Into::into))
+    }
+
+    fn words(&self) -> ToolWords {
+        let members = Members::of(&*self.raw).unwrap_or_default();
+        let title = members.text("title").or_else(|| {
+            members.get("annotations").and_then(Members::of).and_then(|annotations| annotations.text("title"))
+        });
+        ToolWords::of(ToolText {
+            name: &self.name,
+            title: title.as_deref(),
+            description: self.description.as_deref().unwrap_or_default(),
+            schema: self.input_schema.as_deref().map(Into::into),
+        })
+    }
+}
+
+/// How many bytes of definitions the event loop may look through, in one go.
+const LITTLE_WORK: usize = 32 * 1024;
 
 /// Cache of a child's tool list.
 #[derive(Debug, Default)]

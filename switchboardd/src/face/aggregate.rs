@@ -7,6 +7,7 @@ use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 
+use super::find::{self, FindOutcome};
 use super::{HostRequest, RequestContext, consent, initialize, links, offers, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
@@ -58,6 +59,14 @@ async fn call(
         .members
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
+    if catalog.is_find_tool(&name) {
+        let params = match find::run(catalog, request).await {
+            FindOutcome::Said(said) => return Ok(said),
+            FindOutcome::ForSuite(params) => params,
+        };
+        let params = RequestParams::read(Raw::parse(params.as_bytes()));
+        return Box::pin(call(context, catalog, HostRequest { params: &params, ..request })).await;
+    }
     let (suite, part) = tool(context, catalog, &name, request.notes)?;
     request.set_suite(suite);
     if suite.pending().is_some() && consent::may_ask(daemon, session, caller, suite) {

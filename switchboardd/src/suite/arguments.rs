@@ -6,20 +6,27 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use crate::child::ArgumentNames;
+use crate::signature::Signature;
 
 /// A sentence that tells the model how to fix the arguments; `None` if they are acceptable.
-pub(super) fn complaint(names: &ArgumentNames, args: Option<Raw<'_>>) -> Option<String> {
+pub(super) fn complaint(
+    names: &ArgumentNames,
+    args: Option<Raw<'_>>,
+    signature: impl FnOnce() -> Signature,
+) -> Option<String> {
     if names.required.is_empty() && names.only.is_none() {
         return None;
     }
     let given = args.and_then(Members::of).unwrap_or_default();
-    let missing: Vec<_> = names
-        .required
-        .iter()
-        .filter(|name| given.get(name).is_none())
-        .map(|name| format!("`{name}`"))
-        .collect();
+    let missing: Vec<&str> =
+        names.required.iter().map(|name| &**name).filter(|name| given.get(name).is_none()).collect();
     if !missing.is_empty() {
+        let signature = signature();
+        let typed = |name: &&str| match signature.type_of(name) {
+            Some(of) => format!("`{name}` ({of})"),
+            None => format!("`{name}`"),
+        };
+        let missing: Vec<String> = missing.iter().map(typed).collect();
         return Some(format!("missing argument {} in `args`", missing.join(", ")));
     }
     let known: Vec<&str> = names.only.as_ref()?.iter().map(|name| &**name).collect();
@@ -43,7 +50,8 @@ mod tests {
     #[track_caller]
     fn check(schema: &str, args: &str, expect: Option<&str>) {
         let raw = |text| Raw::parse(str::as_bytes(text)).unwrap();
-        assert_eq!(complaint(&ArgumentNames::of(raw(schema)), Some(raw(args))).as_deref(), expect);
+        let signature = || Signature::of("t", Some(raw(schema)));
+        assert_eq!(complaint(&ArgumentNames::of(raw(schema)), Some(raw(args)), signature).as_deref(), expect);
     }
 
     const OPEN: &str = r#"{"type":"object","properties":{"a":{},"b":{}},"required":["a"]}"#;
@@ -53,7 +61,7 @@ mod tests {
     fn required_names_must_be_there() {
         check(OPEN, r#"{"a":null}"#, None);
         check(OPEN, r#"{"a":1,"z":2}"#, None);
-        check(OPEN, r#"{"b":1}"#, Some("missing argument `a` in `args`"));
+        check(OPEN, r#"{"b":1}"#, Some("missing argument `a` (any) in `args`"));
     }
 
     #[test]
@@ -76,9 +84,9 @@ mod tests {
             "true",
         ] {
             check(&schema(of), r#"{"a":1}"#, None);
-            check(&schema(of), "{}", Some("missing argument `a` in `args`"));
+            check(&schema(of), "{}", Some("missing argument `a` (any) in `args`"));
         }
-        check(&schema(r#"{"type":"string"}"#), r#"{"a":1}"#, Some("missing argument `b` in `args`"));
+        check(&schema(r#"{"type":"string"}"#), r#"{"a":1}"#, Some("missing argument `b` (string) in `args`"));
         // The schema lists it as required but does not define it.
         check(r#"{"required":["a"]}"#, "{}", None);
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use switchboard_definitions::config::{Mode, Scope};
 use switchboard_mcp::methods;
-use switchboard_wire::envelope::quoted;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::outgoing::OutgoingParams;
 use super::{
-    CallContext, Confirmation, HostParams, Suite, SuitePart, SuiteReply, arguments, refusal, tool_error,
+    CallContext, Confirmation, HostParams, Suite, SuitePart, SuiteReply, arguments, lenient, readable,
+    tool_error,
 };
 use crate::caller::Caller;
 use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
@@ -64,9 +64,14 @@ impl Suite {
         if !self.settings.expose.permits(subtool) {
             return Ok(self.not_allowed(subtool));
         }
-        let args = params.arguments.get("args").filter(|args| args.get() != "null");
-        if args.is_some_and(|args| !args.get().starts_with('{')) {
-            return Ok(tool_error("`args` must be an object with the arguments of the subtool"));
+        let mut args = params.arguments.get("args").filter(|args| args.get() != "null");
+        let rewritten;
+        if args.is_none_or(|args| !args.get().starts_with('{')) {
+            rewritten = match lenient::arguments(params.arguments, args) {
+                Ok(rewritten) => rewritten,
+                Err(sentence) => return Ok(tool_error(sentence)),
+            };
+            args = rewritten.as_deref().and_then(|args| Raw::parse(args.as_bytes()));
         }
         let failed = |error| self.failed(Some(subtool), error);
 
@@ -207,19 +212,15 @@ impl Suite {
             list = lease.renew_tools(self.limits).await.map_err(failed)?;
         }
         let Some(tool) = list.find(subtool) else {
+            let list = readable(list).await;
             return Ok(Some(Rejection::Unknown(self.unknown_subtool(subtool, &list))));
         };
         // In redacted mode, an error about arguments would reveal the schema.
         if self.mode == Mode::Redacted {
             return Ok(None);
         }
-        Ok(arguments::complaint(&tool.names, args).map(|complaint| {
-            Rejection::Arguments(refusal("invalid_arguments", &format!(
-                "{complaint} of subtool `{subtool}` (suite `{0}`); {{\"action\":\"introspect\",\"subtool\":{1}}} shows its schema",
-                self.name,
-                quoted(subtool)
-            )))
-        }))
+        Ok(arguments::complaint(&tool.names, args, || tool.signature())
+            .map(|complaint| Rejection::Arguments(self.wrong_arguments(tool, &complaint))))
     }
 
     /// Logs the arguments at trace level only, with the fields in `redact` masked.

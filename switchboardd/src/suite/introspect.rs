@@ -8,17 +8,13 @@ use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::insert_members;
 use switchboard_wire::rpc;
 
-use crate::child::{Tool, ToolList};
-
+use super::compact::{self, ShownTool};
+use super::found;
 use super::split::Marks;
 use super::summary::summary;
-
-/// Maximum number of tools for a query.
-const MAX_MATCHES: usize = 5;
-/// How much of a query and of a description is searched. Each word of the query is searched in each
-/// description, on the event loop.
-const QUERY_CHARS: usize = 300;
-const DESCRIPTION_CHARS: usize = 4000;
+use crate::child::{Tool, ToolList};
+use crate::search::{self, Match, Searched, ToolWords};
+use crate::signature::prune;
 
 /// The hint if schemas were asked for in redacted mode.
 const NO_SCHEMAS: &str = "no schema is shown: `introspection.mode` is \"redacted\" in the config; `call` forwards the arguments that you give";
@@ -28,6 +24,8 @@ const NO_SCHEMAS: &str = "no schema is shown: `introspection.mode` is \"redacted
 pub struct IntrospectOptions<'a> {
     pub mode: Mode,
     pub summary_max_chars: usize,
+    /// How long the text without a query may be, in bytes, before it becomes compact.
+    pub max_bytes: usize,
     pub query: Option<&'a str>,
     /// Whether the model asked for whole definitions.
     pub wants_schemas: bool,
@@ -51,26 +49,69 @@ fn joined<'t>(tools: impl Iterator<Item = &'t Tool>, options: IntrospectOptions<
     out
 }
 
-/// `{"tools":[…]}` as compact JSON, schemas as the child wrote them.
+/// The exposed subtools: as JSON with their schemas, or compact if that would be too long. With a query, those that it
+/// means.
 pub fn text(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) -> String {
-    let allowed: Vec<&Tool> = list.tools.iter().filter(|tool| expose.permits(&tool.name)).collect();
-    let shown = match options.query {
-        Some(query) => best_matches(&allowed, query),
-        None => allowed.clone(),
+    let allowed: Vec<usize> =
+        (0..list.tools.len()).filter(|at| expose.permits(&list.tools[*at].name)).collect();
+    let tools = || allowed.iter().map(|at| &list.tools[*at]);
+    let shown = || -> Vec<ShownTool<'_>> {
+        let signatures = (options.mode != Mode::Redacted).then(|| list.signatures());
+        let shown = |at: &usize| ShownTool {
+            tool: &list.tools[*at],
+            signature: signatures.map(|all| &all[*at]),
+            call_with: options.marks.and_then(|marks| marks.call_with(&list.tools[*at])),
+        };
+        allowed.iter().map(shown).collect()
     };
-    let mut out = format!(r#"{{"tools":[{}]"#, joined(shown.iter().copied(), options));
-    if options.mode == Mode::Redacted && options.wants_schemas {
+    if let Some(query) = options.query {
+        let matches = matches(list, &allowed, query, options.mode);
+        return match options.mode == Mode::Full || options.wants_schemas {
+            true => found_in_full(&tools().collect::<Vec<_>>(), &matches, options),
+            false => {
+                let IntrospectOptions { summary_max_chars, max_bytes, .. } = options;
+                found::text(&shown(), &matches, found::TextLimits { summary_max_chars, max_bytes })
+            }
+        };
+    }
+    // An array of schemas is longer than the text in which its tools came, less what is left out of each.
+    if options.mode != Mode::Compact {
+        let mut out = format!(r#"{{"tools":[{}]"#, joined(tools(), options));
+        if options.mode == Mode::Redacted && options.wants_schemas {
+            let _ = write!(out, r#","hint":{}"#, quoted(NO_SCHEMAS));
+        }
+        out.push('}');
+        if options.mode == Mode::Full || out.len() <= options.max_bytes {
+            return out;
+        }
+    }
+    compact::text(&shown(), options.summary_max_chars, options.max_bytes)
+}
+
+/// The tools that a query means, as indexes into `allowed`.
+fn matches(list: &ToolList, allowed: &[usize], query: &str, mode: Mode) -> Vec<Match> {
+    let words: Vec<&ToolWords> = allowed.iter().map(|at| &list.words()[*at]).collect();
+    let searched = if mode == Mode::Redacted { Searched::WithoutArguments } else { Searched::All };
+    search::rank(&words, query, searched)
+}
+
+/// The best tools for a query as JSON, for programs and for those who asked for whole definitions.
+fn found_in_full(tools: &[&Tool], matches: &[Match], options: IntrospectOptions<'_>) -> String {
+    let best = matches.iter().take(found::MAX_FOUND).map(|found| tools[found.at]);
+    let mut out = format!(r#"{{"tools":[{}]"#, joined(best, options));
+    let rest = matches.iter().skip(found::MAX_FOUND).map(|found| found.at);
+    let unmatched = (0..tools.len()).filter(|at| !matches.iter().any(|found| found.at == *at));
+    let others: Vec<_> = rest.chain(unmatched).map(|at| quoted(&tools[at].name)).collect();
+    let _ = write!(out, r#","others":[{}]"#, others.join(","));
+    if options.mode == Mode::Redacted {
         let _ = write!(out, r#","hint":{}"#, quoted(NO_SCHEMAS));
-    } else if shown.is_empty() && options.query.is_some() {
-        let names: Vec<_> = allowed.iter().map(|tool| &*tool.name).collect();
-        let hint = format!("no subtool matches the query; there are: {}", names.join(", "));
-        let _ = write!(out, r#","hint":{}"#, quoted(&hint));
     }
     out.push('}');
     out
 }
 
-/// One subtool in full, as the child wrote it; without schemas in redacted mode.
+/// One subtool in full, as the child wrote it, less shared definitions that nothing refers to; without schemas in
+/// redacted mode.
 pub fn single(tool: &Tool, options: IntrospectOptions<'_>) -> String {
     if options.mode == Mode::Redacted {
         let mut out = String::from(r#"{"tools":["#);
@@ -78,21 +119,21 @@ pub fn single(tool: &Tool, options: IntrospectOptions<'_>) -> String {
         let _ = write!(out, r#"],"hint":{}}}"#, quoted(NO_SCHEMAS));
         return out;
     }
-    rpc::tools_result(&whole(tool, options))
+    rpc::tools_result(&marked(prune::definition((&*tool.raw).into()), tool, options))
 }
 
-/// The definition as the child wrote it, with our marks at its end.
-fn whole<'t>(tool: &'t Tool, options: IntrospectOptions<'_>) -> Cow<'t, str> {
+/// The definition with our marks at its end.
+fn marked<'t>(definition: Cow<'t, str>, tool: &Tool, options: IntrospectOptions<'_>) -> Cow<'t, str> {
     let marks = options.marks.map(|marks| marks.of(tool, true)).unwrap_or_default();
     match &*marks {
-        "" => tool.raw.get().into(),
-        marks => insert_members(tool.raw.get(), marks).into(),
+        "" => definition,
+        marks => insert_members(&definition, marks).into(),
     }
 }
 
 fn entry(tool: &Tool, options: IntrospectOptions<'_>, out: &mut String) {
     if options.mode == Mode::Full {
-        out.push_str(&whole(tool, options));
+        out.push_str(&marked(tool.raw.get().into(), tool, options));
         return;
     }
     let line = summary(tool.description.as_deref().unwrap_or_default(), options.summary_max_chars);
@@ -102,73 +143,9 @@ fn entry(tool: &Tool, options: IntrospectOptions<'_>, out: &mut String) {
     if options.mode == Mode::Summary
         && let Some(schema) = &tool.input_schema
     {
-        let _ = write!(out, r#","inputSchema":{}"#, schema.get());
+        let _ = write!(out, r#","inputSchema":{}"#, prune::for_model((&**schema).into()));
     }
     out.push('}');
-}
-
-/// The tools that best match a query, best first.
-fn best_matches<'t>(tools: &[&'t Tool], query: &str) -> Vec<&'t Tool> {
-    let words: Vec<String> = words(first(query, QUERY_CHARS));
-    let named: Vec<&Tool> = tools.iter().copied().filter(|tool| is_named(tool, &words)).collect();
-    if !named.is_empty() {
-        return named.into_iter().take(MAX_MATCHES).collect();
-    }
-    let mut scored: Vec<(usize, &Tool)> = tools.iter().map(|tool| (score(tool, &words), *tool)).collect();
-    let most = scored.iter().map(|(score, _)| *score).max().unwrap_or(0);
-    scored.retain(|(score, _)| *score > 0 && *score * 2 >= most);
-    // A stable sort: equal scores stay in the child's order.
-    scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    scored.into_iter().take(MAX_MATCHES).map(|(_, tool)| tool).collect()
-}
-
-/// Whether all words of a query of several words occur in the tool's name: then only such tools match.
-fn is_named(tool: &Tool, query: &[String]) -> bool {
-    let name = words(&tool.name);
-    query.len() > 1 && query.iter().all(|word| name.contains(word))
-}
-
-fn score(tool: &Tool, query: &[String]) -> usize {
-    let name = words(&tool.name);
-    let description =
-        first(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_CHARS).to_lowercase();
-    query
-        .iter()
-        .map(|word| {
-            let in_name = if name.contains(word) {
-                8
-            } else if name.iter().any(|part| part.contains(word.as_str()) || word.contains(part.as_str())) {
-                4
-            } else {
-                0
-            };
-            in_name + usize::from(description.contains(word.as_str()))
-        })
-        .sum()
-}
-
-/// The first `count` characters of a text.
-fn first(text: &str, count: usize) -> &str {
-    text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
-}
-
-/// Lower-case words; `camelCase` and `snake_case` are split.
-fn words(text: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut before_lower = false;
-    for char in text.chars() {
-        if !char.is_alphanumeric() || (char.is_uppercase() && before_lower) {
-            words.push(String::new());
-        }
-        before_lower = char.is_lowercase();
-        if char.is_alphanumeric()
-            && let Some(word) = words.last_mut()
-        {
-            word.extend(char.to_lowercase());
-        }
-    }
-    words.retain(|word| word.len() > 1);
-    words
 }
 
 #[cfg(test)]
@@ -192,13 +169,11 @@ mod tests {
     }
 
     fn list() -> ToolList {
-        ToolList {
-            tools: vec![
-                tool("createIssue", "Open a new issue"),
-                tool("search_code", "Find code"),
-                tool("search_issues", "Find issues and pull requests"),
-            ],
-        }
+        ToolList::from(vec![
+            tool("createIssue", "Open a new issue"),
+            tool("search_code", "Find code"),
+            tool("search_issues", "Find issues and pull requests"),
+        ])
     }
 
     fn shown(options: IntrospectOptions<'_>) -> String {
@@ -208,6 +183,7 @@ mod tests {
     const SUMMARY: IntrospectOptions<'_> = IntrospectOptions {
         mode: Mode::Summary,
         summary_max_chars: 12,
+        max_bytes: 6000,
         query: None,
         wants_schemas: false,
         marks: None,
@@ -237,38 +213,110 @@ mod tests {
         assert!(full.contains(r#""description":"Find issues and pull requests","inputSchema":{"type":"object","z":1.0,"a":2},"x":1}"#));
     }
 
+    fn found(query: &str) -> String {
+        shown(IntrospectOptions { query: Some(query), summary_max_chars: 80, ..SUMMARY })
+    }
+
     #[test]
-    fn a_query_ranks_and_narrows() {
-        let names = |query| {
-            let text = shown(IntrospectOptions { query: Some(query), ..SUMMARY });
-            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-            value["tools"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|tool| tool["name"].as_str().unwrap().to_owned())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(names("search issues"), ["search_issues"]);
-        assert_eq!(names("create an issue")[0], "createIssue");
-        assert_eq!(names("search").len(), 2);
-        assert!(
-            shown(IntrospectOptions { query: Some("zzz"), ..SUMMARY })
-                .contains("there are: createIssue, search_code")
+    fn a_query_shows_the_best_and_names_all_others() {
+        assert_eq!(
+            found("search issues"),
+            "1. search_issues - Find issues and pull requests\nargs: {\"type\":\"object\",\"z\":1.0,\"a\":2}\nOther subtools: search_code, createIssue"
         );
+        assert!(found("create an issue").starts_with("1. createIssue - Open a new issue\nargs: {"));
+        assert!(found("serach the code").starts_with("1. search_code - "), "{}", found("serach the code"));
+        for query in ["zzz", "the", "search", "", "é 7 ☃"] {
+            for name in ["createIssue", "search_code", "search_issues"] {
+                assert!(found(query).contains(name), "{query}");
+            }
+        }
+        assert!(found("zzz").starts_with("No subtool matches these words.\n1. createIssue"));
+    }
+
+    #[test]
+    fn whole_definitions_of_what_was_found_are_json() {
+        let options = IntrospectOptions { mode: Mode::Full, query: Some("issues"), ..SUMMARY };
+        let text = shown(IntrospectOptions { wants_schemas: true, ..options });
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["tools"][0]["name"], "search_issues");
+        assert_eq!(value["tools"][0]["x"], 1);
+        assert_eq!(value["others"], serde_json::json!(["search_code"]));
     }
 
     #[test]
     fn only_the_beginning_of_a_long_query_is_looked_at() {
-        let begins = format!("search issues {}", "x".repeat(QUERY_CHARS));
-        let ends = format!("{} search issues", "é ".repeat(QUERY_CHARS));
-        let shown = |query: &str| shown(IntrospectOptions { query: Some(query), ..SUMMARY });
-        assert!(shown(&begins).contains("search_issues"));
-        assert!(shown(&ends).contains("no subtool matches"));
+        let begins = format!("search issues {}", "x".repeat(300));
+        assert!(found(&begins).starts_with("1. search_issues"));
+        assert!(found(&format!("{} search issues", "é ".repeat(300))).starts_with("No subtool matches"));
         // Without the limit this takes minutes.
-        let tools = (0..200).map(|_| tool("search", &"word ".repeat(2000))).collect();
+        let tools =
+            (0..200).map(|at| tool(&format!("search{at}"), &"word ".repeat(2000))).collect::<Vec<_>>();
         let query = "some words ".repeat(1024 * 1024);
         let options = IntrospectOptions { query: Some(&query), ..SUMMARY };
-        assert!(text(&ToolList { tools }, &Expose::default(), options).contains("search"));
+        assert!(text(&ToolList::from(tools), &Expose::default(), options).contains("search199"));
+    }
+
+    /// Tools whose schemas have something at every depth.
+    fn long_list(count: usize) -> ToolList {
+        let schema = r#"{"type":"object","properties":{"path":{"type":"string","description":"Where it is."},"how":{"enum":["fast","slow"]},"filter":{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}}},"limit":{"type":"integer"},"offset":{"type":"integer"}},"required":["path","how"]}"#;
+        let tool = |at: usize| Tool {
+            input_schema: Some(RawValue::from_string(schema.to_owned()).unwrap()),
+            ..tool(&format!("tool_{at}"), "Does one thing that takes a sentence of about sixty characters.")
+        };
+        ToolList::from((0..count).map(tool).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_long_list_becomes_compact_and_says_what_it_leaves_out() {
+        let options = IntrospectOptions { summary_max_chars: 100, ..SUMMARY };
+        let show = |count, options| text(&long_list(count), &Expose::default(), options);
+        assert!(show(5, options).starts_with(r#"{"tools":[{"#));
+        let asked = show(1, IntrospectOptions { mode: Mode::Compact, ..options });
+        let line = r#"tool_0(path: string, how: "fast"|"slow", filter?: {name?: string, age?: integer}, limit?: integer, offset?: integer) - Does one thing that takes a sentence of about sixty characters."#;
+        let (head, rest) = asked.split_once('\n').unwrap();
+        assert_eq!(rest, line);
+        assert!(
+            head.starts_with(
+                "Left out: descriptions of arguments. {\"action\":\"introspect\",\"subtool\":NAME}"
+            ),
+            "{head}"
+        );
+        for (count, has, left_out) in [
+            (30, "filter?: {name", "arguments. {"),
+            (36, "filter?: object", "arguments, what is in objects. {"),
+            (
+                46,
+                "…3 optional) - Does one thing that takes a sentence of about sixty characters.",
+                "optional arguments. {",
+            ),
+            (95, "(path: string, how: \"fast\"|\"slow\", …3 optional)\n", "summaries. {"),
+            (150, "(path, how, …3 optional)\n", "types, optional arguments, summaries. {"),
+            (500, "tool_7\n", "all arguments, summaries. {"),
+        ] {
+            let text = show(count, options);
+            assert!(text.len() <= 6000 && text.contains(has) && text.contains(left_out), "{count}: {text}");
+            assert_eq!(text.lines().count(), count + 1);
+        }
+        // Names are never left out.
+        let text = show(2000, options);
+        assert!(text.ends_with("\ntool_1999") && text.len() < 30_000);
+        // A redacted list keeps to the same bound.
+        let text = show(200, IntrospectOptions { mode: Mode::Redacted, ..options });
+        assert!(text.len() <= 6000 && text.ends_with("\ntool_199") && !text.contains("path"), "{text}");
+    }
+
+    #[test]
+    fn unused_shared_definitions_are_left_out() {
+        let schema = r#"{"$schema":"s","type":"object","$defs":{"x":{"type":"string"}}}"#;
+        let raw = format!(r#"{{"name":"t","inputSchema":{schema}}}"#);
+        let list = ToolList::from(vec![Tool {
+            input_schema: Some(RawValue::from_string(schema.to_owned()).unwrap()),
+            raw: RawValue::from_string(raw).unwrap(),
+            ..tool("t", "T")
+        }]);
+        let all = text(&list, &Expose::default(), SUMMARY);
+        assert_eq!(all, r#"{"tools":[{"name":"t","summary":"T","inputSchema":{"type":"object"}}]}"#);
+        let one = single(&list.tools[0], SUMMARY);
+        assert_eq!(one, r#"{"tools":[{"name":"t","inputSchema":{"$schema":"s","type":"object"}}]}"#);
     }
 }

@@ -10,6 +10,9 @@ use crate::child::{Annotations, Tool, ToolList};
 use crate::pool::manifest::Manifest;
 use crate::suite::failure::Failure;
 
+/// The schema of the tool for what writes. It is short, because the suite's own tool has the descriptions.
+const WRITING_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object","additionalProperties":true}},"required":["action"]}"#;
+
 /// Which subtools a tool of the aggregate face reaches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SuitePart {
@@ -46,7 +49,7 @@ impl Suite {
         let whole = |of: Annotations, part: SuitePart| ListedTool {
             name: self.name.clone(),
             part,
-            tool: entry(&self.name, &description, of),
+            tool: entry(&self.name, &description, INPUT_SCHEMA, of),
             meta: self.meta(facts, &hint),
         };
         if self.is_held() || facts.is_held() {
@@ -69,7 +72,7 @@ impl Suite {
         let write = ListedTool {
             name: self.writing_name.clone(),
             part: SuitePart::Writing,
-            tool: entry(&self.writing_name, &description, annotations::common(&of(&writing))),
+            tool: entry(&self.writing_name, &description, WRITING_SCHEMA, annotations::common(&of(&writing))),
             meta: self.meta(facts, &search_hint(&writing, &description)),
         };
         vec![whole(reads, SuitePart::ReadOnly), write]
@@ -140,11 +143,10 @@ impl Suite {
 }
 
 /// An entry of `tools/list`.
-fn entry(name: &str, description: &str, of: Annotations) -> Box<str> {
+fn entry(name: &str, description: &str, schema: &str, of: Annotations) -> Box<str> {
     let annotations = annotations::to_json(of).map_or(String::new(), |of| format!(r#","annotations":{of}"#));
     let (name, description) = (quoted(name), quoted(description));
-    format!(r#"{{"name":{name},"description":{description},"inputSchema":{INPUT_SCHEMA}{annotations}}}"#)
-        .into()
+    format!(r#"{{"name":{name},"description":{description},"inputSchema":{schema}{annotations}}}"#).into()
 }
 
 /// What `introspect` says about the subtools of a suite beside their schemas.
@@ -154,7 +156,13 @@ pub struct Marks<'a> {
     is_split: bool,
 }
 
-impl Marks<'_> {
+impl<'a> Marks<'a> {
+    /// The tool of the host's list that calls this subtool, if not the suite's own.
+    pub fn call_with(&self, tool: &Tool) -> Option<&'a str> {
+        let writes = self.is_split && !self.suite.accepted_read_only(tool);
+        writes.then_some(&*self.suite.writing_name)
+    }
+
     /// The members to add to the entry of a subtool. With `whole`, the entry has the annotations already.
     pub fn of(&self, tool: &Tool, whole: bool) -> String {
         let Self { suite, is_split } = *self;

@@ -23,7 +23,7 @@ use misplaced::{
     restrict_misplaced_in_suites, strictest,
 };
 
-pub(super) const ROOT: [&str; 12] = [
+pub(super) const ROOT: [&str; 13] = [
     "$schema",
     "discoverGlobs",
     "suites",
@@ -36,9 +36,11 @@ pub(super) const ROOT: [&str; 12] = [
     "oauth",
     "watch",
     "record",
+    "aggregate",
 ];
 /// Keys that a workspace cannot set.
-const PERSONAL_ONLY_KEYS: [&str; 6] = ["http", "budget", "trust", "oauth", "watch", "record"];
+const PERSONAL_ONLY_KEYS: [&str; 7] = ["http", "budget", "trust", "oauth", "watch", "record", "aggregate"];
+pub(super) const AGGREGATE: [&str; 1] = ["find"];
 pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
 pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
@@ -59,13 +61,15 @@ pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
 pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
 pub(super) const EXPOSE: [&str; 2] = ["allow", "deny"];
 pub(super) const TIMEOUTS: [&str; 3] = ["childSpawnMs", "rpcMs", "maxMs"];
-pub(super) const INTROSPECTION: [&str; 4] = ["mode", "summaryMaxChars", "describe", "describeMaxChars"];
+pub(super) const INTROSPECTION: [&str; 5] =
+    ["mode", "summaryMaxChars", "maxBytes", "describe", "describeMaxChars"];
 pub(super) const CONFLICTS: [&str; 2] = ["strategy", "order"];
 pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"];
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const SUMMARY: (u64, u64) = (8, 4096);
 const DESCRIBE_CHARS: (u64, u64) = (80, 4096);
+const INTROSPECTED: (u64, u64) = (500, 10_000_000);
 /// Each glob is a walk through folders.
 const MAX_GLOBS: usize = 64;
 const MAX_POOL: u64 = 64;
@@ -137,6 +141,10 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: ConfigOwner) ->
     if let Some(node) = get("record") {
         config.record =
             node.word(&RecordMode::ALL.map(|mode| (mode.as_str(), mode))).unwrap_or(RecordMode::Off);
+    }
+    if let Some(fields) = get("aggregate").and_then(|node| node.object()) {
+        fields.reject_unknown(&AGGREGATE);
+        config.find = fields.get("find").and_then(|node| node.flag()).unwrap_or(false);
     }
     let strangers = fields.unknown_members(&ROOT);
     for (name, near) in &strangers.first {
@@ -358,10 +366,16 @@ fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
         return Introspection { mode: Mode::Redacted, describe: Describe::Off, ..base };
     };
     fields.reject_unknown(&INTROSPECTION);
-    let modes = [("summary", Mode::Summary), ("full", Mode::Full), ("redacted", Mode::Redacted)];
+    let modes = [
+        ("summary", Mode::Summary),
+        ("compact", Mode::Compact),
+        ("full", Mode::Full),
+        ("redacted", Mode::Redacted),
+    ];
     let describes = [Describe::Full, Describe::Names, Describe::Off].map(|much| (much.as_str(), much));
-    let near =
-        |(_, near): &(&str, Option<&str>)| !matches!(near, Some("summaryMaxChars" | "describeMaxChars"));
+    let near = |(_, near): &(&str, Option<&str>)| {
+        !matches!(near, Some("summaryMaxChars" | "describeMaxChars" | "maxBytes"))
+    };
     let strangers = fields.unknown_members(&INTROSPECTION);
     let mistyped = strangers.are_more || strangers.first.iter().any(near);
     Introspection {
@@ -383,6 +397,10 @@ fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
             .get("describeMaxChars")
             .and_then(|node| count(&node, DESCRIBE_CHARS.0, DESCRIBE_CHARS.1))
             .unwrap_or(base.describe_max_chars),
+        max_bytes: fields
+            .get("maxBytes")
+            .and_then(|node| count(&node, INTROSPECTED.0, INTROSPECTED.1))
+            .unwrap_or(base.max_bytes),
     }
 }
 

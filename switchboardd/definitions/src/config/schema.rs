@@ -6,7 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::read::{
-    BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, ROOT, SUITE, TIMEOUTS, TRUST,
+    AGGREGATE, BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, ROOT, SUITE, TIMEOUTS,
+    TRUST,
 };
 use super::{Config, ConfigOwner, Mode, Strategy};
 use crate::document::Document;
@@ -28,7 +29,7 @@ fn at<'s>(schema: &'s Value, path: &[&str]) -> &'s Value {
 #[test]
 fn the_schema_has_exactly_the_keys_that_are_read() {
     let schema = schema();
-    let groups: [(&[&str], &[&str]); 13] = [
+    let groups: [(&[&str], &[&str]); 14] = [
         (&[], &ROOT),
         (&["suites", "*"], &SUITE),
         (&["suites", "*", "expose"], &EXPOSE),
@@ -41,6 +42,7 @@ fn the_schema_has_exactly_the_keys_that_are_read() {
         (&["http"], &HTTP),
         (&["trust"], &TRUST),
         (&["oauth"], &OAUTH),
+        (&["aggregate"], &AGGREGATE),
         (&["oauth", "clients", "*"], &CLIENT),
     ];
     for (path, keys) in groups {
@@ -64,10 +66,11 @@ fn the_schemas_defaults_are_the_defaults() {
     let config = Config::defaults(Path::new("/"));
     let mode = match config.introspection.mode {
         Mode::Summary => "summary",
+        Mode::Compact => "compact",
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 17] = [
+    let expect: [(&[&str], Value); 19] = [
         (&["discoverGlobs"], config.discover_globs.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
@@ -76,12 +79,14 @@ fn the_schemas_defaults_are_the_defaults() {
         (&["introspection", "summaryMaxChars"], config.introspection.summary_max_chars.into()),
         (&["introspection", "describe"], config.introspection.describe.as_str().into()),
         (&["introspection", "describeMaxChars"], config.introspection.describe_max_chars.into()),
+        (&["introspection", "maxBytes"], config.introspection.max_bytes.into()),
         (&["conflicts", "strategy"], Strategy::default().as_str().into()),
         (&["conflicts", "order"], Value::Array(Vec::new())),
         (&["budget", "children"], config.budget.children.into()),
         (&["http", "listen"], config.http.listen.into()),
         (&["http", "openDiscovery"], config.http.open_discovery.into()),
         (&["trust", "elicit"], config.trust.elicit.into()),
+        (&["aggregate", "find"], config.find.into()),
         (&["watch"], config.watch.as_str().into()),
         (&["record"], config.record.as_str().into()),
         (&["http", "allowedOrigins"], config.http.allowed_origins.into()),
@@ -95,7 +100,7 @@ fn the_schemas_defaults_are_the_defaults() {
 #[test]
 fn the_schemas_bounds_are_the_readers() {
     let schema = schema();
-    let numbers: [&[&str]; 15] = [
+    let numbers: [&[&str]; 16] = [
         &["oauth", "clients", "*", "callbackPort"],
         &["budget", "children"],
         &["budget", "memoryMb"],
@@ -107,6 +112,7 @@ fn the_schemas_bounds_are_the_readers() {
         &["timeouts", "maxMs"],
         &["introspection", "summaryMaxChars"],
         &["introspection", "describeMaxChars"],
+        &["introspection", "maxBytes"],
         &["suites", "*", "summaryMaxChars"],
         &["suites", "*", "timeouts", "childSpawnMs"],
         &["suites", "*", "timeouts", "rpcMs"],
@@ -143,6 +149,7 @@ fn the_readme_explains_every_key() {
         &HTTP,
         &TRUST,
         &OAUTH,
+        &AGGREGATE,
         &CLIENT,
     ]
     .concat()

@@ -65,7 +65,7 @@ fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog,
         });
         suites.push(place);
     }
-    let instructions = all.text(catalog.instructions());
+    let instructions = all.text(catalog.read_by_every_host());
     all.views.push(WorkspaceView { root, instructions, suites });
 }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::super::{Config, ConfigSource, Describe, Http, Mode, RecordMode, Scope, TrustConfig};
-use super::{BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, SUITE, TIMEOUTS, TRUST};
+use super::{
+    AGGREGATE, BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, SUITE, TIMEOUTS, TRUST,
+};
 use crate::document::{Fields, Node, Problem, nearest};
 
 /// Keys that users often put one level too high, with the key that they belong under.
@@ -56,6 +58,7 @@ pub(super) fn inside(key: &str) -> &'static [&'static str] {
         "budget" => &BUDGET,
         "trust" => &TRUST,
         "oauth" => &OAUTH,
+        "aggregate" => &AGGREGATE,
         "expose" => &EXPOSE,
         "pool" => &POOL,
         _ => &[],

@@ -1,0 +1,150 @@
+//! How a model finds the right subtool: long lists, queries, refusals that help, and calls that are nearly right.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use proto_tests::home::Home;
+use proto_tests::shim::Shim;
+use serde_json::{Value, json};
+
+/// The text and whether it is an error, of one use of a suite.
+fn used(shim: &mut Shim, suite: &str, arguments: &Value) -> (String, bool) {
+    let answer = shim.request("tools/call", &json!({"name": suite, "arguments": arguments}).to_string());
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+    (text, answer["result"]["isError"] == true)
+}
+
+#[test]
+fn a_list_beyond_the_bound_is_compact_and_one_definition_is_whole() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.config(&json!({"introspection": {"maxBytes": 1000}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let (all, _) = used(&mut shim, "k_suite", &json!({"action": "introspect"}));
+    assert!(all.len() <= 1000 && all.starts_with("Left out: descriptions of arguments"), "{all}");
+    assert!(all.contains("\nstrict(need: string, …1 optional)"), "{all}");
+    let (one, _) = used(&mut shim, "k_suite", &json!({"action": "introspect", "subtool": "strict"}));
+    let one: Value = serde_json::from_str(&one).unwrap();
+    assert_eq!(one["tools"][0]["inputSchema"]["additionalProperties"], false);
+    let full = json!({"action": "introspect", "args": {"verbosity": "full"}});
+    let full: Value = serde_json::from_str(&used(&mut shim, "k_suite", &full).0).unwrap();
+    for tool in full["tools"].as_array().unwrap() {
+        assert!(all.contains(&format!("\n{}", tool["name"].as_str().unwrap())), "{tool}: {all}");
+    }
+}
+
+#[test]
+fn calls_that_can_be_read_in_one_way_run() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    for (arguments, received) in [
+        (r#"{"subtool":"echo","args":{"z":1.50,"a":2}}"#, r#"{"z":1.50,"a":2}"#),
+        (r#"{"action":"call","subtool":"echo","args":"{\"z\":1.50,\"a\":2}"}"#, r#"{"z":1.50,"a":2}"#),
+        (r#"{"action":"call","subtool":"echo","z":1.50,"a":2}"#, r#"{"z":1.50,"a":2}"#),
+        (r#"{"subtool":"echo","z":1.50}"#, r#"{"z":1.50}"#),
+        (r#"{"subtool":"echo","args":{"z":1},"beside":2}"#, r#"{"z":1}"#),
+        (r#"{"action":"call","subtool":"echo","args":""}"#, "{}"),
+        (r#"{"action":"call","subtool":"echo","args":{"deep":"{\"a\":1}"}}"#, r#"{"deep":"{\"a\":1}"}"#),
+    ] {
+        let answer = shim.request("tools/call", &format!(r#"{{"name":"k_suite","arguments":{arguments}}}"#));
+        assert!(answer.contains(&format!(r#""args":{received}"#)), "{arguments}: {answer}");
+    }
+    for wrong in [json!("[1]"), json!("{"), json!([1]), json!(7)] {
+        let (text, is_error) = used(&mut shim, "k_suite", &json!({"subtool": "echo", "args": wrong}));
+        assert!(is_error && text.contains("`args` must be an object"), "{wrong}: {text}");
+    }
+}
+
+#[test]
+fn a_refusal_has_what_the_next_try_needs() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let mut refused = |arguments: Value, words: &[&str]| {
+        let (text, is_error) = used(&mut shim, "k_suite", &arguments);
+        assert!(is_error, "{text}");
+        words.iter().for_each(|word| assert!(text.contains(word), "{word}: {text}"));
+    };
+    let call = |subtool: &str| json!({"action": "call", "subtool": subtool, "args": {}});
+    refused(
+        call("strickt"),
+        &["unknown subtool `strickt`", "did you mean `strict`?", "\nstrict(need: string, may?: "],
+    );
+    refused(call("k_suite.strict"), &["did you mean `strict`?"]);
+    refused(call("k/echo"), &["did you mean `echo`?"]);
+    refused(call("show_progress_steps"), &["`progress`", "progress(steps: any)"]);
+    refused(
+        call("strict"),
+        &["missing argument `need` (string) in `args`", "strict(need: string, may?: ", "introspect"],
+    );
+    refused(
+        json!({"action": "strict", "args": {}}),
+        &["unknown action `strict`", r#"{"action":"call","subtool":"strict""#],
+    );
+    refused(json!({"action": "zzz"}), &["unknown action `zzz`", "`introspect`", "`call`"]);
+    refused(json!({}), &["missing `action`"]);
+}
+
+#[test]
+fn a_query_finds_mistyped_words_and_hidden_tools_stay_hidden() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.config(&json!({"suites": {"k": {"expose": {"deny": ["progress"]}}}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let mut found =
+        |query: &str| used(&mut shim, "k_suite", &json!({"action": "introspect", "query": query})).0;
+    assert!(found("strikt").starts_with("1. strict - "), "{}", found("strikt"));
+    for query in ["progress", "zzz", "tell the progress in steps"] {
+        assert!(!found(query).contains("progress") && found(query).contains("strict"), "{}", found(query));
+    }
+}
+
+#[test]
+fn one_tool_searches_all_suites_and_calls_any() {
+    let home = Home::new();
+    home.child("one", &["echo"]);
+    home.child("two", &["echo"]);
+    home.config(&json!({"aggregate": {"find": true}, "suites": {"two": {"expose": {"allow": ["echo"]}}}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let listed: Value = serde_json::from_str(&shim.request("tools/list", "{}")).unwrap();
+    assert_eq!(listed["result"]["tools"][0]["name"], "find", "{listed}");
+    let (before, _) = used(&mut shim, "find", &json!({"query": "tell the progress"}));
+    assert!(before.contains("never ran: one_suite, two_suite"), "{before}");
+    for suite in ["one", "two_suite"] {
+        let call =
+            json!({"name": "find", "arguments": {"suite": suite, "subtool": "echo", "args": {"z": 1}}});
+        let called = shim.request("tools/call", &call.to_string());
+        assert!(called.contains(r#""args":{"z":1}"#), "{called}");
+    }
+    let (found, _) = used(&mut shim, "find", &json!({"query": "tell the progress"}));
+    assert!(found.starts_with("1. one_suite: progress(steps: any) - Tells its progress"), "{found}");
+    assert!(!found.contains("two_suite: progress"), "{found}");
+    let (named, _) = used(&mut shim, "find", &json!({"query": "two gives its arguments back"}));
+    assert!(named.starts_with("1. two_suite: echo"), "{named}");
+    let (one, _) = used(&mut shim, "find", &json!({"suite": "two"}));
+    assert!(one.contains(r#"{"tools":[{"name":"echo""#), "{one}");
+    for wrong in [json!({}), json!({"query": " "}), json!({"suite": "three", "subtool": "x"})] {
+        assert!(used(&mut shim, "find", &wrong).1, "{wrong}");
+    }
+}
+
+#[test]
+fn a_suite_named_find_keeps_its_name() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.config(&json!({"aggregate": {"find": true}, "suites": {"k": {"suiteName": "find"}}}));
+    let _daemon = home.daemon();
+    let listed: Value = serde_json::from_str(&home.shim().request("tools/list", "{}")).unwrap();
+    let names: Vec<&str> = listed["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["find_tool", "find"]);
+}

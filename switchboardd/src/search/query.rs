@@ -1,0 +1,161 @@
+//! Reads a query: which words are wanted, what else they may be called, and which are not wanted.
+
+use super::intent::Intent;
+use super::synonyms::{is_negation, is_weak, opposites, replacements, without_phrases};
+use super::words::{is_plural, is_stop_word, stem, words};
+
+/// How many words of a query are used.
+const MAX_WANTED: usize = 16;
+/// How much a variant counts: a verb that says little, a word that begins alike, a mistyped word, part of a word.
+const WEAK: f32 = 0.6;
+const SHORTENED: f32 = 0.7;
+const MISTYPED: f32 = 0.8;
+const NEGATED: f32 = 1.4;
+
+/// Passes every stem of every tool.
+type EachWord<'a> = dyn FnMut(&mut dyn FnMut(&str)) + 'a;
+
+/// One word that is wanted, with the stems that count as it.
+pub(super) struct Wanted {
+    pub(super) weight: f32,
+    /// Whether the query has it in the plural; unknown for words that are not nouns.
+    pub(super) is_plural: bool,
+    pub(super) variants: Vec<(String, f32)>,
+}
+
+pub(super) struct Query {
+    pub(super) wanted: Vec<Wanted>,
+    /// Words that the query says it does not want.
+    pub(super) unwanted: Vec<Wanted>,
+    pub(super) stems: Vec<String>,
+    /// Stems that have an opposite.
+    pub(super) actions: Vec<String>,
+    /// Stems that mean the opposite of what is wanted.
+    pub(super) opposites: Vec<String>,
+    pub(super) intent: Option<Intent>,
+}
+
+impl Query {
+    /// `is_known`: whether a tool has the stem; `each_word` passes every stem of every tool.
+    pub(super) fn read(text: &str, is_known: &dyn Fn(&str) -> bool, each_word: &mut EachWord<'_>) -> Self {
+        let spoken = words(text);
+        let intent = Intent::of_query(&spoken);
+        let spoken = without_phrases(&spoken);
+        let (mut stems, mut negated, mut not) = (Vec::<String>::new(), Vec::<String>::new(), 0);
+        let (mut weak, mut plural) = (Vec::new(), Vec::new());
+        for word in &spoken {
+            let is_negating = is_negation(word);
+            if is_negating {
+                not = 2;
+            }
+            if is_stop_word(word)
+                || (is_negating && !is_known(&stem(word)) && word != "undo" && word != "revert")
+            {
+                continue;
+            }
+            let stem = stem(word);
+            if not > 0 && !is_negating {
+                not -= 1;
+                if not == 1 && !negated.contains(&stem) {
+                    negated.push(stem);
+                    not = 0;
+                    continue;
+                }
+            }
+            if !stems.contains(&stem) && stems.len() < MAX_WANTED {
+                weak.push(is_weak(word));
+                plural.push(is_plural(word));
+                stems.push(stem);
+            }
+        }
+        // A query of stop words only is searched for what it has.
+        if stems.is_empty() && negated.is_empty() {
+            stems = spoken.iter().map(|word| stem(word)).take(MAX_WANTED).collect();
+        }
+        let mut wanted: Vec<Wanted> = stems
+            .iter()
+            .zip(replacements(&stems))
+            .enumerate()
+            .map(|(at, (stem, equal))| {
+                let mut variants = vec![(stem.clone(), 1.0)];
+                variants.extend(equal);
+                if !is_known(stem) {
+                    let only_typo = variants.len() == 1;
+                    each_word(&mut |word| {
+                        if let Some(weight) = likeness(stem, word, only_typo) {
+                            match variants.iter_mut().find(|(known, _)| known == word) {
+                                Some((_, before)) => *before = before.max(weight),
+                                None => variants.push((word.to_owned(), weight)),
+                            }
+                        }
+                    });
+                }
+                let weight = if weak.get(at) == Some(&true) { WEAK } else { 1.0 };
+                Wanted { weight, is_plural: plural.get(at) == Some(&true), variants }
+            })
+            .collect();
+        wanted.extend(compounds(&stems, is_known));
+        let actions: Vec<String> =
+            stems.iter().filter(|stem| !opposites(&[stem.as_str()]).is_empty()).cloned().collect();
+        let refs: Vec<&str> = stems.iter().map(String::as_str).collect();
+        let opposites = opposites(&refs);
+        for stem in &negated {
+            let prefixed = ["un", "de", "dis", "non"].map(|prefix| (format!("{prefix}{stem}"), NEGATED));
+            wanted.push(Wanted { weight: 1.0, is_plural: false, variants: prefixed.to_vec() });
+        }
+        let unwanted = negated
+            .into_iter()
+            .map(|stem| Wanted { weight: 1.0, is_plural: false, variants: vec![(stem, 1.0)] })
+            .collect();
+        Self { wanted, unwanted, stems, actions, opposites, intent }
+    }
+}
+
+/// Two words that a tool writes as one.
+fn compounds(stems: &[String], is_known: &dyn Fn(&str) -> bool) -> Vec<Wanted> {
+    let joined = stems.windows(2).map(|pair| pair.concat()).filter(|word| is_known(word));
+    joined.map(|word| Wanted { weight: 1.0, is_plural: false, variants: vec![(word, 1.0)] }).collect()
+}
+
+/// How much a tool's word counts for a word that no tool has: one begins with the other, or it was mistyped.
+fn likeness(wanted: &str, word: &str, may_be_mistyped: bool) -> Option<f32> {
+    let (short, long) = if wanted.len() <= word.len() { (wanted, word) } else { (word, wanted) };
+    if short.len() >= 4 && long.starts_with(short) {
+        return Some(SHORTENED);
+    }
+    if short.len() >= 4 && long.len() > short.len() + 2 && long.ends_with(short) {
+        return Some(SHORTENED * 0.7);
+    }
+    let allowed = match wanted.len() {
+        0..4 => return None,
+        4..8 => 1,
+        _ => 2,
+    };
+    let is_near = may_be_mistyped && long.len() - short.len() <= allowed && distance(wanted, word) <= allowed;
+    is_near.then_some(MISTYPED)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours between two short words.
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let width = other.len() + 1;
+    let mut table: Vec<usize> = vec![0; (one.len() + 1) * width];
+    for (at, cell) in table.iter_mut().enumerate() {
+        if at < width {
+            *cell = at;
+        } else if at % width == 0 {
+            *cell = at / width;
+        }
+    }
+    for i in 1..=one.len() {
+        for j in 1..=other.len() {
+            let replaced = table[(i - 1) * width + j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            let mut best = replaced.min(table[(i - 1) * width + j] + 1).min(table[i * width + j - 1] + 1);
+            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                best = best.min(table[(i - 2) * width + j - 2] + 1);
+            }
+            table[i * width + j] = best;
+        }
+    }
+    table[one.len() * width + other.len()]
+}

@@ -1,0 +1,348 @@
+//! A tool on one line, as `click(ref: string, button?: "left"|"right" = "left")`: names, types and enum values of its
+//! arguments, in the notation that models know from TypeScript. Pure: a schema in, a text out.
+//!
+//! Any schema gives a signature. What cannot be said in one line is shown as `object` or `any`.
+
+pub mod prune;
+mod types;
+
+use std::fmt::Write;
+
+use switchboard_wire::envelope::quoted;
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+use switchboard_wire::visible::is_hidden;
+
+use types::TypeWriter;
+
+/// How many arguments are shown; the required ones come first.
+const MAX_ARGUMENTS: usize = 100;
+/// The longest default value that is shown, in bytes.
+const MAX_DEFAULT: usize = 40;
+
+/// How much of the arguments is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Everything, inner objects included.
+    Whole,
+    /// Inner objects as `object`.
+    Flat,
+    /// Optional arguments as a count.
+    Required,
+    /// The names of the required arguments.
+    Names,
+}
+
+/// A tool's name and arguments.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Signature {
+    name: Box<str>,
+    arguments: Vec<Argument>,
+    /// How many arguments are not among `arguments`.
+    more: usize,
+    /// Whether the schema says more than a list of arguments can.
+    is_partial: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Argument {
+    name: Box<str>,
+    is_required: bool,
+    whole: Box<str>,
+    /// `None` if it is the same as `whole`.
+    flat: Option<Box<str>>,
+    default: Option<Box<str>>,
+}
+
+impl Signature {
+    pub fn of(name: &str, schema: Option<Raw<'_>>) -> Self {
+        let mut signature = Self { name: written_name(name).into(), ..Self::default() };
+        let Some(schema) = schema else { return signature };
+        let mut types = TypeWriter::new(schema);
+        let shape = types.root_shape();
+        signature.is_partial = shape.is_partial;
+        let mut properties = shape.properties;
+        // A stable sort: the server's order is kept among the required and among the optional ones.
+        properties.sort_by_key(|(name, _)| !shape.required.iter().any(|required| required == name));
+        signature.more = properties.len().saturating_sub(MAX_ARGUMENTS);
+        for (name, property) in properties.into_iter().take(MAX_ARGUMENTS) {
+            let whole = types.write(property, true);
+            let flat = types.write(property, false);
+            let default = Members::of(property).and_then(|property| property.get("default"));
+            signature.arguments.push(Argument {
+                is_required: shape.required.iter().any(|required| *required == name),
+                name: written_name(&name).into(),
+                flat: (flat != whole).then(|| flat.into()),
+                whole: whole.into(),
+                default: default
+                    .map(Raw::get)
+                    .filter(|default| default.len() <= MAX_DEFAULT && *default != "null")
+                    .filter(|default| !default.chars().any(is_hidden))
+                    .map(Into::into),
+            });
+        }
+        signature
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn write(&self, detail: Detail, out: &mut String) {
+        out.push_str(&self.name);
+        out.push('(');
+        let (mut left_out, mut is_first) = (self.more, true);
+        for argument in &self.arguments {
+            if detail >= Detail::Required && !argument.is_required {
+                left_out += 1;
+                continue;
+            }
+            if !std::mem::take(&mut is_first) {
+                out.push_str(", ");
+            }
+            argument.write(detail, out);
+        }
+        let separator = if is_first { "" } else { ", " };
+        if left_out > 0 {
+            let _ = write!(out, "{separator}…{left_out} optional");
+        } else if self.is_partial {
+            let _ = write!(out, "{separator}…");
+        }
+        out.push(')');
+    }
+
+    pub fn to_text(&self, detail: Detail) -> String {
+        let mut out = String::new();
+        self.write(detail, &mut out);
+        out
+    }
+
+    /// The type of an argument, for a message about it.
+    pub fn type_of(&self, argument: &str) -> Option<&str> {
+        let written = written_name(argument);
+        let argument = self.arguments.iter().find(|known| *known.name == *written)?;
+        Some(argument.flat.as_deref().unwrap_or(&argument.whole))
+    }
+}
+
+impl Argument {
+    fn write(&self, detail: Detail, out: &mut String) {
+        out.push_str(&self.name);
+        if !self.is_required {
+            out.push('?');
+        }
+        if detail == Detail::Names {
+            return;
+        }
+        out.push_str(": ");
+        match &self.flat {
+            Some(flat) if detail >= Detail::Flat => out.push_str(flat),
+            _ => out.push_str(&self.whole),
+        }
+        if let Some(default) = &self.default {
+            let _ = write!(out, " = {default}");
+        }
+    }
+}
+
+/// A name as it is, or as a JSON string if it could be misread. Characters that nobody sees are escaped.
+pub fn written_name(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '$' | '@' | '/');
+    if !name.is_empty() && name.chars().all(is_plain) {
+        return name.to_owned();
+    }
+    let mut written = String::new();
+    for c in quoted(name).chars() {
+        if is_hidden(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(written, "\\u{unit:04x}");
+            }
+        } else {
+            written.push(c);
+        }
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    fn signature(schema: &Value) -> Signature {
+        let text = schema.to_string();
+        Signature::of("t", Raw::parse(text.as_bytes()))
+    }
+
+    #[track_caller]
+    fn check(properties: &str, whole: &str) {
+        let text = format!(r#"{{"type":"object","properties":{properties},"required":["a"]}}"#);
+        let signature = Signature::of("t", Raw::parse(text.as_bytes()));
+        assert_eq!(signature.to_text(Detail::Whole), format!("t({whole})"));
+    }
+
+    #[test]
+    fn types_are_written_as_models_know_them() {
+        check(r#"{"b":{"type":"integer"},"a":{"type":"string"}}"#, "a: string, b?: integer");
+        check(r#"{"a":{"enum":["left","right"]}}"#, r#"a: "left"|"right""#);
+        check(r#"{"a":{"type":"number","enum":[1,2.5]}}"#, "a: 1|2.5");
+        check(r#"{"a":{"const":"x"}}"#, r#"a: "x""#);
+        check(r#"{"a":{"type":"array","items":{"type":"string"}}}"#, "a: string[]");
+        check(r#"{"a":{"type":"array"}}"#, "a: array");
+        check(r#"{"a":{"type":"array","items":{"enum":["x","y"]}}}"#, r#"a: ("x"|"y")[]"#);
+        check(r#"{"a":{"type":["string","null"]}}"#, "a: string|null");
+        check(r#"{"a":{"type":"string","nullable":true}}"#, "a: string|null");
+        check(r#"{"a":{"anyOf":[{"type":"string"},{"type":"null"}],"default":null}}"#, "a: string|null");
+        check(r#"{"a":{"type":"boolean","default":false}}"#, "a: boolean = false");
+        check(r#"{"a":true,"b":false,"c":{}}"#, "a: any, b?: never, c?: any");
+        check(
+            r#"{"a":{"type":"object","properties":{"x":{"type":"string"},"y":{}},"required":["x"]}}"#,
+            "a: {x: string, y?: any}",
+        );
+        check(
+            r#"{"a":{"type":"object","additionalProperties":{"type":"string"}}}"#,
+            "a: Record<string, string>",
+        );
+        check(r#"{"a":{"type":"object"}}"#, "a: object");
+        check(
+            r#"{"a":{"oneOf":[{"type":"string"},{"type":"string"},{"type":"integer"}]}}"#,
+            "a: string|integer",
+        );
+        check(r#"{"a":{"allOf":[{"type":"string"}]}}"#, "a: string");
+        check(
+            r#"{"a":{"type":"array","prefixItems":[{"type":"string"},{"type":"integer"}]}}"#,
+            "a: [string, integer]",
+        );
+    }
+
+    #[test]
+    fn references_are_followed_and_circles_end() {
+        let schema = json!({"type": "object", "$defs": {
+            "Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}, "id": {"$ref": "#/$defs/Id"}}},
+            "Id": {"type": "string"}, "Self": {"$ref": "#/$defs/Self"},
+        }, "properties": {"n": {"$ref": "#/$defs/Node"}, "s": {"$ref": "#/$defs/Self"}, "x": {"$ref": "http://x/y"},
+            "r": {"$ref": "#"}}});
+        let text = signature(&schema).to_text(Detail::Whole);
+        assert!(text.contains("n?: {id?: string, next?: object}"), "{text}");
+        assert!(text.contains("s?: any") && text.contains("x?: any"), "{text}");
+    }
+
+    #[test]
+    fn names_that_could_be_misread_are_quoted() {
+        let schema = json!({"properties": {"a b": {}, "x?: string, y": {}, "\u{202e}z": {}, "ok-1": {}}});
+        let text = signature(&schema).to_text(Detail::Whole);
+        assert_eq!(text, r#"t("a b"?: any, ok-1?: any, "x?: string, y"?: any, "\u202ez"?: any)"#);
+        assert_eq!(Signature::of("", None).to_text(Detail::Whole), r#"""()"#);
+    }
+
+    #[test]
+    fn composed_schemas_show_what_can_be_shown() {
+        let all = json!({"allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {}}}]});
+        assert_eq!(signature(&all).to_text(Detail::Whole), "t(a: string, b?: any)");
+        let any = json!({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}, {}]});
+        assert_eq!(signature(&any).to_text(Detail::Whole), "t(a?: any, …)");
+        for odd in
+            [json!(true), json!(false), json!([]), json!("x"), json!({"properties": 1, "required": {}})]
+        {
+            assert_eq!(signature(&odd).to_text(Detail::Whole), "t()", "{odd}");
+        }
+    }
+
+    #[test]
+    fn less_detail_leaves_out_the_inner_things_first() {
+        let schema = json!({"properties": {
+            "o": {"type": "object", "properties": {"x": {"enum": [1, 2]}}}, "a": {"type": "array", "items": {"type": "object",
+            "properties": {"y": {}}}}, "e": {"enum": ["p", "q"]}}, "required": ["o", "e"]});
+        let signature = signature(&schema);
+        assert_eq!(signature.to_text(Detail::Whole), r#"t(e: "p"|"q", o: {x?: 1|2}, a?: {y?: any}[])"#);
+        assert_eq!(signature.to_text(Detail::Flat), r#"t(e: "p"|"q", o: object, a?: object[])"#);
+        assert_eq!(signature.to_text(Detail::Required), r#"t(e: "p"|"q", o: object, …1 optional)"#);
+        assert_eq!(signature.to_text(Detail::Names), "t(e, o, …1 optional)");
+    }
+
+    #[test]
+    fn huge_and_deep_schemas_are_short_and_quick() {
+        let mut deep = json!({"type": "string"});
+        for _ in 0..100 {
+            deep = json!({"type": "object", "properties": {"x": deep}});
+        }
+        assert!(signature(&deep).to_text(Detail::Whole).len() < 200);
+        let wide: Map<String, Value> =
+            (0..20_000).map(|n| (format!("p{n}"), json!({"enum": ["a", "b"]}))).collect();
+        let text = signature(&json!({"properties": wide, "required": ["p19999"]})).to_text(Detail::Whole);
+        assert!(text.starts_with("t(p19999: ") && text.contains("…19900 optional"), "{text}");
+        let values: Vec<String> = (0..50_000).map(|n| format!("value {n}")).collect();
+        let text = signature(&json!({"properties": {"a": {"enum": values}}})).to_text(Detail::Whole);
+        assert!(text.len() < 1500 && text.contains("|…"), "{}", text.len());
+        // Each level refers to the next one twice.
+        let defs: Map<String, Value> = (0..60)
+            .map(|n| {
+                let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
+                (format!("d{n}"), json!({"type": "object", "properties": {"a": next, "b": next}}))
+            })
+            .collect();
+        let schema = json!({"$defs": defs, "properties": {"a": {"$ref": "#/$defs/d0"}}});
+        assert!(signature(&schema).to_text(Detail::Whole).len() < 2000);
+    }
+
+    /// The type of a property, as a test writes it, and how a signature must show it.
+    fn property() -> impl Strategy<Value = (Value, String)> {
+        let kinds = ["string", "number", "integer", "boolean", "null"];
+        prop_oneof![
+            proptest::sample::select(kinds.to_vec())
+                .prop_map(|kind| (json!({"type": kind}), kind.to_owned())),
+            proptest::collection::vec("[a-z \"\\\\|]{0,6}", 1..5).prop_map(|mut values| {
+                values.sort();
+                values.dedup();
+                let text: Vec<String> = values.iter().map(|value| quoted(value)).collect();
+                (json!({"type": "string", "enum": values}), text.join("|"))
+            }),
+            proptest::collection::vec(-9i64..9, 1..5).prop_map(|mut values| {
+                values.sort();
+                values.dedup();
+                let text: Vec<String> = values.iter().map(ToString::to_string).collect();
+                (json!({"enum": values}), text.join("|"))
+            }),
+            Just((json!({"type": "array", "items": {"type": "string"}}), "string[]".to_owned())),
+            Just((
+                json!({"type": "object", "properties": {"deep": {"type": "object"}}}),
+                "object".to_owned()
+            )),
+        ]
+    }
+
+    proptest! {
+        /// Names, types and enum values of the top level are in the signature, whatever else must be left out.
+        #[test]
+        fn a_signature_says_what_the_schema_says(
+            all in proptest::collection::btree_map("[a-zA-Z_ ,:?()-]{1,10}", (property(), any::<bool>()), 0..12),
+        ) {
+            let properties: Map<String, Value> =
+                all.iter().map(|(name, ((schema, _), _))| (name.clone(), schema.clone())).collect();
+            let required: Vec<&String> = all.iter().filter(|(_, (_, needed))| *needed).map(|(name, _)| name).collect();
+            let schema = json!({"type": "object", "properties": properties, "required": required});
+            let signature = signature(&schema);
+            let shown = |needed: bool| all.iter().filter(move |(_, (_, is))| *is == needed).map(move |(name, ((_, kind), _))| {
+                format!("{}{}: {kind}", written_name(name), if needed { "" } else { "?" })
+            });
+            let every: Vec<String> = shown(true).chain(shown(false)).collect();
+            prop_assert_eq!(signature.to_text(Detail::Flat), format!("t({})", every.join(", ")));
+            let mut some: Vec<String> = shown(true).collect();
+            let optional = all.len() - some.len();
+            if optional > 0 {
+                some.push(format!("…{optional} optional"));
+            }
+            prop_assert_eq!(signature.to_text(Detail::Required), format!("t({})", some.join(", ")));
+        }
+
+        #[test]
+        fn no_schema_makes_it_panic_or_grow(text in r#"[\[\]{}",:a-z$#/ 0-9]{0,120}"#) {
+            let all = format!(r#"{{"properties":{{"a":{{"type":{text}}},"$ref":"{text}""#);
+            let signature = Signature::of("t", Some(Raw::unchecked(&all)));
+            prop_assert!(signature.to_text(Detail::Whole).len() < 4000);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The tool that searches all suites at once.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use switchboard_definitions::config::Mode;
+use switchboard_wire::envelope::quoted;
+
+use super::compact::{self, ShownTool};
+use super::{Suite, SuiteReply, readable, reply, tool_error};
+use crate::child::ToolList;
+use crate::search::{self, Searched, ToolWords};
+use crate::signature::Detail;
+
+/// How many subtools one answer shows.
+const MAX_FOUND: usize = 5;
+/// How long a signature may be, in bytes, before it shows less.
+const MAX_SIGNATURE: usize = 240;
+/// The longest summary, in characters.
+const MAX_SUMMARY: usize = 100;
+/// How much more a subtool counts whose server the query names.
+const NAMED_SERVER: f32 = 1.5;
+/// How many tools are searched in one go on the event loop.
+const LITTLE_WORK: usize = 400;
+
+/// Its entry in `tools/list`.
+pub fn definition(name: &str) -> String {
+    const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string","description":"What you want to do"},"suite":{"type":"string"},"subtool":{"type":"string"},"args":{"type":"object","description":"Arguments of the subtool","additionalProperties":true}}}"#;
+    let description =
+        "Searches the subtools of all suites. With suite, subtool and args instead of query it calls one.";
+    format!(r#"{{"name":{},"description":{},"inputSchema":{SCHEMA}}}"#, quoted(name), quoted(description))
+}
+
+/// The subtools of `suites` that a query means. Only what is known without starting a server is searched.
+pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
+    let (mut lists, mut unknown) = (Vec::<(&Suite, Arc<ToolList>)>::new(), Vec::new());
+    for suite in suites.iter().filter(|suite| suite.may_be_shown()) {
+        match suite.tools_if_known() {
+            Some(list) => lists.push((suite, readable(list).await)),
+            None => unknown.push(suite.name.as_str()),
+        }
+    }
+    let all: Vec<(usize, usize)> = lists
+        .iter()
+        .enumerate()
+        .flat_map(|(place, (suite, list))| {
+            let permitted = |at: &usize| suite.settings.expose.permits(&list.tools[*at].name);
+            (0..list.tools.len()).filter(permitted).map(move |at| (place, at))
+        })
+        .collect();
+    let words: Vec<&ToolWords> = all.iter().map(|(place, at)| &lists[*place].1.words()[*at]).collect();
+    let is_redacted = lists.iter().any(|(suite, _)| suite.mode == Mode::Redacted);
+    let searched = if is_redacted { Searched::WithoutArguments } else { Searched::All };
+    if words.len() > LITTLE_WORK {
+        tokio::task::yield_now().await;
+    }
+    let mut found = search::rank(&words, query, searched);
+    let spoken = query.to_lowercase();
+    for one in &mut found {
+        let server = lists[all[one.at].0].0.child_name().to_lowercase();
+        if spoken.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').any(|word| word == server) {
+            one.score *= NAMED_SERVER;
+        }
+    }
+    found.sort_by(|one, other| other.score.total_cmp(&one.score));
+    let mut out = String::new();
+    for (place, one) in found.iter().take(MAX_FOUND).enumerate() {
+        let (list, at) = all[one.at];
+        let (suite, list) = &lists[list];
+        let call_with = suite.marks().call_with(&list.tools[at]);
+        let _ = write!(out, "{}. {}: ", place + 1, call_with.unwrap_or(&suite.name));
+        let signature = (suite.mode != Mode::Redacted).then(|| &list.signatures()[at]);
+        let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
+        let detail = signature.map(|signature| {
+            let fits = details.into_iter().find(|detail| signature.to_text(*detail).len() <= MAX_SIGNATURE);
+            fits.unwrap_or(Detail::Names)
+        });
+        let shown = ShownTool { tool: &list.tools[at], signature, call_with: None };
+        compact::line(shown, detail, MAX_SUMMARY, &mut out);
+        out.push('\n');
+    }
+    if found.is_empty() {
+        out.push_str("No subtool matches these words.\n");
+    }
+    out.push_str(
+        "{\"suite\":…,\"subtool\":…,\"args\":{…}} calls one; {\"suite\":…} shows all of a suite. Suites: ",
+    );
+    let names: Vec<&str> = lists.iter().map(|(suite, _)| suite.name.as_str()).collect();
+    out.push_str(&names.join(", "));
+    if !unknown.is_empty() {
+        let _ = write!(out, ". Not searched, because they never ran: {}", unknown.join(", "));
+    }
+    SuiteReply::Own(reply::text_result(&out, false))
+}
+
+/// The answer to a call without a query.
+pub fn no_query() -> SuiteReply {
+    tool_error(
+        "missing `query`; say what you want to do, or give `suite`, `subtool` and `args` to call a subtool",
+    )
+}
+
+pub fn no_suite(name: &str) -> SuiteReply {
+    tool_error(&format!("there is no suite `{name}`; `query` finds subtools in all of them"))
+}

@@ -1,0 +1,107 @@
+//! The answer to a query: the best tools, and the names of all others, so that none is ever missing.
+
+use std::fmt::Write;
+
+use switchboard_wire::envelope::quoted;
+
+use super::compact::{self, ShownTool};
+use crate::search::Match;
+use crate::signature::{Detail, prune, written_name};
+
+/// How many tools are described.
+pub(super) const MAX_FOUND: usize = 3;
+/// The longest schema that is shown, in bytes; a longer one is shown as a signature.
+const MAX_SCHEMA: usize = 800;
+/// How long a signature of the best tool and of the next ones may be before it shows less.
+const MAX_FIRST: usize = 500;
+const MAX_NEXT: usize = 160;
+/// The longest summary of the next tools.
+const NEXT_SUMMARY: usize = 80;
+/// A tool with a lower part of the best one's score is only named.
+const NEAR_BEST: f32 = 0.45;
+/// A list of up to this many tools is shown whole where nothing matches.
+const FEW: usize = 3;
+
+/// How long parts of the text may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TextLimits {
+    pub(super) summary_max_chars: usize,
+    pub(super) max_bytes: usize,
+}
+
+/// `matches`: indexes into `tools`, best first.
+pub(super) fn text(tools: &[ShownTool<'_>], matches: &[Match], limits: TextLimits) -> String {
+    let mut order: Vec<usize> = matches.iter().map(|found| found.at).collect();
+    order.extend((0..tools.len()).filter(|at| !matches.iter().any(|found| found.at == *at)));
+    let best = matches.first().map_or(0.0, |best| best.score);
+    let near = matches.iter().take(MAX_FOUND).filter(|found| found.score >= best * NEAR_BEST).count();
+    let count = if matches.is_empty() && tools.len() <= FEW { tools.len() } else { near };
+    let mut out = String::new();
+    if matches.is_empty() {
+        out.push_str("No subtool matches these words.\n");
+    }
+    for (place, at) in order.iter().take(count).enumerate() {
+        let _ = write!(out, "{}. ", place + 1);
+        if place == 0 {
+            first(tools[*at], limits, &mut out);
+        } else {
+            let (detail, summary) =
+                (fitting(tools[*at], MAX_NEXT), NEXT_SUMMARY.min(limits.summary_max_chars));
+            compact::line(tools[*at], detail, summary, &mut out);
+        }
+        out.push('\n');
+    }
+    if let Some(name) = order.iter().take(count).find_map(|at| tools[*at].call_with) {
+        let _ = writeln!(out, "Call those marked [writes] with `{name}`.");
+    }
+    let others = &order[count..];
+    if others.is_empty() {
+        out.push_str("There are no other subtools.");
+    } else {
+        names(tools, others, limits.max_bytes, &mut out);
+    }
+    out
+}
+
+/// The best tool, with its schema or, where that is long, its signature.
+fn first(shown: ShownTool<'_>, limits: TextLimits, out: &mut String) {
+    let ShownTool { tool, signature, .. } = shown;
+    let schema = tool.input_schema.as_deref().filter(|_| signature.is_some());
+    let schema = schema.map(|schema| prune::for_model(schema.into()));
+    match schema {
+        Some(schema) if schema.len() <= MAX_SCHEMA && !schema.contains('\n') => {
+            compact::line(shown, None, limits.summary_max_chars, out);
+            let _ = write!(out, "\nargs: {schema}");
+        }
+        Some(_) => {
+            compact::line(shown, fitting(shown, MAX_FIRST), limits.summary_max_chars, out);
+            let name = quoted(&tool.name);
+            let _ = write!(out, "\n{{\"action\":\"introspect\",\"subtool\":{name}}} shows its whole schema.");
+        }
+        None => compact::line(shown, None, limits.summary_max_chars, out),
+    }
+}
+
+/// As much detail as fits.
+fn fitting(shown: ShownTool<'_>, max_bytes: usize) -> Option<Detail> {
+    let signature = shown.signature?;
+    let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
+    let fits = details.into_iter().find(|detail| signature.to_text(*detail).len() <= max_bytes);
+    Some(fits.unwrap_or(Detail::Names))
+}
+
+fn names(tools: &[ShownTool<'_>], others: &[usize], max_bytes: usize, out: &mut String) {
+    out.push_str("Other subtools: ");
+    for (place, at) in others.iter().enumerate() {
+        let name = written_name(&tools[*at].tool.name);
+        if out.len() + name.len() > max_bytes && place > 0 {
+            let _ =
+                write!(out, " and {} more, which {{\"action\":\"introspect\"}} names", others.len() - place);
+            return;
+        }
+        if place > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(&name);
+    }
+}

@@ -1,0 +1,107 @@
+//! Refusals that a model can act on: they show the names and arguments for the next try.
+
+use switchboard_definitions::config::Mode;
+use switchboard_definitions::document::nearest;
+use switchboard_wire::envelope::quoted;
+
+use super::{Suite, SuiteReply, refusal, tool_error};
+use crate::child::{Tool, ToolList};
+use crate::search::{self, Searched, ToolWords};
+use crate::signature::{Detail, Signature};
+
+/// How many tools are suggested for a name that does not exist.
+const MAX_NEAR: usize = 3;
+/// How many names are listed where none is near.
+const MAX_NAMES: usize = 20;
+/// How long a signature in a refusal may be, in bytes, before it shows less.
+const MAX_SIGNATURE: usize = 600;
+
+impl Suite {
+    pub(super) fn unknown_subtool(&self, subtool: &str, list: &ToolList) -> SuiteReply {
+        let near = self.near(subtool, list);
+        let hint = match near[..] {
+            [] => {
+                let exposed = || list.tools.iter().filter(|tool| self.settings.expose.permits(&tool.name));
+                let some: Vec<_> = exposed().take(MAX_NAMES).map(|tool| format!("`{}`", tool.name)).collect();
+                match exposed().count() {
+                    0 => "it has none".to_owned(),
+                    count if count > some.len() => format!("there are {} and more", some.join(", ")),
+                    _ => format!("there are {}", some.join(", ")),
+                }
+            }
+            [first, ..] => {
+                let mut hint = format!("did you mean `{}`?", list.tools[first].name);
+                if self.mode == Mode::Redacted {
+                    let more = near[1..].iter().map(|at| format!(" Or `{}`?", list.tools[*at].name));
+                    hint.extend(more);
+                } else {
+                    let near = near.iter().map(|at| format!("\n{}", fitting(&list.signatures()[*at])));
+                    hint.extend(near);
+                }
+                hint
+            }
+        };
+        let sentence = format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name);
+        refusal("unknown_tool", &sentence)
+    }
+
+    /// The exposed tools that a wrong name may mean, as indexes: a mistyped name first, then what a search finds.
+    fn near(&self, subtool: &str, list: &ToolList) -> Vec<usize> {
+        let exposed: Vec<usize> =
+            (0..list.tools.len()).filter(|at| self.settings.expose.permits(&list.tools[*at].name)).collect();
+        let name = |at: &usize| &*list.tools[*at].name;
+        // `suite.subtool` and the like.
+        let part = [self.name.as_str(), self.child_name()].into_iter().find_map(|whole| {
+            let rest = subtool.strip_prefix(whole)?;
+            Some(rest.trim_start_matches(|c: char| !c.is_alphanumeric()))
+        });
+        let typed = part.filter(|part| !part.is_empty()).unwrap_or(subtool);
+        let mistyped = nearest(typed, exposed.iter().map(name));
+        let mut near: Vec<usize> = exposed.iter().copied().filter(|at| Some(name(at)) == mistyped).collect();
+        let words: Vec<&ToolWords> = exposed.iter().map(|at| &list.words()[*at]).collect();
+        let found = search::rank(&words, typed, self.searched());
+        let enough = found.first().map_or(0.0, |best| best.score / 2.0);
+        for at in found.iter().filter(|found| found.score >= enough).map(|found| exposed[found.at]) {
+            if near.len() < MAX_NEAR && !near.contains(&at) {
+                near.push(at);
+            }
+        }
+        near
+    }
+
+    pub(super) fn searched(&self) -> Searched {
+        if self.mode == Mode::Redacted { Searched::WithoutArguments } else { Searched::All }
+    }
+
+    pub(super) fn wrong_arguments(&self, tool: &Tool, complaint: &str) -> SuiteReply {
+        let sentence = format!(
+            "{complaint} of subtool `{0}` (suite `{1}`): {2}\n{{\"action\":\"introspect\",\"subtool\":{3}}} shows its schema",
+            tool.name,
+            self.name,
+            fitting(&tool.signature()),
+            quoted(&tool.name)
+        );
+        refusal("invalid_arguments", &sentence)
+    }
+
+    pub(super) fn unknown_action(&self, action: &str) -> SuiteReply {
+        let is_subtool = self.settings.expose.permits(action) && self.has_tool(action);
+        let hint = if is_subtool {
+            let subtool = quoted(action);
+            format!(
+                "`{action}` is a subtool: {{\"action\":\"call\",\"subtool\":{subtool},\"args\":{{…}}}} runs it"
+            )
+        } else {
+            format!("use `introspect` to find the subtools of `{}`, or `call` to run one", self.name)
+        };
+        tool_error(&format!("unknown action `{action}`; {hint}"))
+    }
+}
+
+/// A signature with as much detail as a refusal has room for.
+fn fitting(signature: &Signature) -> String {
+    let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
+    let fits =
+        details.into_iter().map(|detail| signature.to_text(detail)).find(|text| text.len() <= MAX_SIGNATURE);
+    fits.unwrap_or_else(|| signature.name().to_owned())
+}
