@@ -269,6 +269,27 @@ mod tests {
     }
 
     #[test]
+    fn what_reads_as_before_is_shared_with_the_search_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = &mut LastGoodDefinitions::default();
+        let config = Config::defaults(folder.path());
+        let search_scope =
+            SearchScope { config: &config, confined: true, home: Path::new("/h"), data: Path::new("/s") };
+        let mut search = || discover(search_scope, memory).definitions;
+        let same = |a: &[Arc<Definition>], b: &[Arc<Definition>]| -> Vec<bool> {
+            a.iter().zip(b).map(|(a, b)| Arc::ptr_eq(a, b)).collect()
+        };
+        write(folder.path(), "mcps/a/.mcp.json", r#"{"name": "a", "command": {"cmd": "one"}}"#);
+        write(folder.path(), "mcps/b/.mcp.json", r#"{"name": "b", "command": {"cmd": "one"}}"#);
+        let first = search();
+        write(folder.path(), "mcps/b/.mcp.json", r#"{"name": "b", "command": {"cmd": "two"}}"#);
+        let second = search();
+        assert_eq!(same(&first, &second), [true, false]);
+        write(folder.path(), "mcps/b/.mcp.json", "{");
+        assert_eq!(same(&second, &search()), [true, true], "the last good version goes on");
+    }
+
+    #[test]
     fn a_confined_search_does_not_leave_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("w");
