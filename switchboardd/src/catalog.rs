@@ -12,7 +12,7 @@ use switchboard_wire::rpc;
 
 pub use list_fingerprints::ListFingerprints;
 
-use switchboard_definitions::config::{Config, Conflicts};
+use switchboard_definitions::config::{Config, Conflicts, DriftPolicy};
 use switchboard_definitions::digest;
 use switchboard_definitions::document::{Problem, nearest};
 use switchboard_definitions::suite_name;
@@ -87,6 +87,7 @@ impl Catalog {
         entries.sort_by_key(rank);
         let (names, refused) = names(&entries);
         problems.extend(refused);
+        services.manifests.baselines.set_holds(personal.config.trust.drift == DriftPolicy::Hold);
         let mut suites: Vec<Suite> = entries
             .into_iter()
             .zip(names)
@@ -94,7 +95,8 @@ impl Catalog {
                 let of_workspace = !std::ptr::eq(layer, &**personal);
                 let pool = pool(layer, entry, !of_workspace, pools, services);
                 let metrics = services.metrics.of_suite(&name, &entry.definition.file);
-                Suite::new(name, entry, &layer.config, of_workspace, pool, metrics)
+                let suite = Suite::new(name, entry, &layer.config, of_workspace, pool, metrics);
+                suite.with_baseline(services.manifests.baselines.of(&entry.definition))
             })
             .collect();
         // The pools have taken them.

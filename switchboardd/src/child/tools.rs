@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::lists::{self, ListKind};
 use super::{Child, ChildError, Limits};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tool {
     pub name: Box<str>,
     pub description: Option<Box<str>>,
@@ -43,7 +43,7 @@ const COMPOSING_KEYWORDS: [&str; 12] = [
 
 /// Argument names that a call must have and may have. Rejects only what the server would certainly refuse: a
 /// schema that cannot be read rejects nothing, and an argument with a default is not required.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ArgumentNames {
     pub required: Vec<Box<str>>,
     /// The only names allowed, if the schema forbids others.
@@ -73,7 +73,7 @@ fn is_missed(property: &Members<'_>) -> bool {
     property.get("default").is_none() && COMPOSING_KEYWORDS.iter().all(|key| property.get(key).is_none())
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ToolList {
     pub tools: Vec<Tool>,
 }

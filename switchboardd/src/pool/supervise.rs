@@ -137,6 +137,9 @@ impl Pool {
             return;
         }
         let server_info = child.server_info().clone();
+        for baseline in self.baselines() {
+            baseline.compare(&tools, &server_info).await;
+        }
         let (manifests, launch) = (self.services.manifests.clone(), self.launch.clone());
         let manifest = Arc::new(Manifest { protocol: child.protocol(), server_info, tools, offers });
         self.lock().manifest = Some(manifest.clone());

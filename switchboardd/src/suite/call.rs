@@ -96,6 +96,7 @@ impl Suite {
                 None => notes.iter().for_each(|notes| notes.tool_exists()),
             }
         }
+        self.refuse_changed(&lease, subtool, call.asked).await?;
         self.trace_arguments(subtool, args);
         let params = OutgoingParams::Call { params: params.members, token: params.token, subtool, args };
         let sent = self.send(lease, call, methods::TOOLS_CALL, &params).await;

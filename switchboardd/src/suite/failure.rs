@@ -54,6 +54,10 @@ pub enum Failure {
     NoSuchResource { uri: String },
     #[error("subtool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
     NotAllowed { suite: String, subtool: String },
+    #[error(
+        "subtool `{subtool}` of server `{child}` is held: the server changed or added it, and nobody has accepted that; a person can look at the difference and accept it with `switchboard allow {child}` on a terminal"
+    )]
+    ToolHeld { child: String, subtool: String },
     #[error("switchboardd is shutting down; the call may or may not have run")]
     ShuttingDown,
     #[error("switchboardd is shutting down and did not start this call; make it again in a moment")]
@@ -85,7 +89,9 @@ impl Failure {
             | Self::NoSuchChild { .. }
             | Self::NoSuchResource { .. }
             | Self::NotAllowed { .. } => Blame::Host,
-            Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } => Blame::Child,
+            Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } | Self::ToolHeld { .. } => {
+                Blame::Child
+            }
             Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
             Self::ShuttingDown | Self::NotStarted | Self::Panicked => Blame::Daemon,
             Self::TooManyCalls { .. } | Self::TooManySuspended => Blame::Daemon,
@@ -124,6 +130,7 @@ impl Failure {
             Self::NotAllowed { .. } => "not_allowed",
             Self::Misconfigured { .. } => "misconfigured",
             Self::Held { .. } => "held",
+            Self::ToolHeld { .. } => "tool_held",
             Self::StillStarting { .. } => "child_still_starting",
             Self::Unavailable { error, .. } => match error {
                 PoolError::CoolingDown { .. } => "child_resting",
@@ -192,6 +199,7 @@ impl Failure {
             Self::Misconfigured { child, .. } | Self::Held { child, .. } => (Some(&**child), None),
             Self::NoSuchChild { child } => (Some(child.as_str()), None),
             Self::NotAllowed { subtool, .. } => (None, Some(subtool.as_str())),
+            Self::ToolHeld { child, subtool } => (Some(child.as_str()), Some(subtool.as_str())),
             _ => (None, None),
         };
         if let Some(child) = child {
@@ -287,6 +295,7 @@ mod tests {
             Failure::BadState(BadState::EarlierRun),
             Failure::BadState(BadState::Expired),
             Failure::Held { child: "x".into(), what: "y".into(), file: "z".into() },
+            Failure::ToolHeld { child: "x".into(), subtool: "y".into() },
             Failure::Misconfigured { child: "x".into(), why: "y".into(), file: "z".into() },
         ] {
             for era in [ProtocolEra::Legacy, ProtocolEra::Modern] {

@@ -67,7 +67,7 @@ fn the_schemas_defaults_are_the_defaults() {
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 14] = [
+    let expect: [(&[&str], Value); 15] = [
         (&["discoverGlobs"], config.discover_globs.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
@@ -80,6 +80,7 @@ fn the_schemas_defaults_are_the_defaults() {
         (&["http", "listen"], config.http.listen.into()),
         (&["http", "openDiscovery"], config.http.open_discovery.into()),
         (&["trust", "elicit"], config.trust.elicit.into()),
+        (&["trust", "drift"], config.trust.drift.as_str().into()),
         (&["watch"], config.watch.as_str().into()),
         (&["http", "allowedOrigins"], config.http.allowed_origins.into()),
     ];
