@@ -31,7 +31,7 @@ pub struct Baselines {
 #[derive(Debug, Default)]
 struct SharedBaselines {
     /// Whether tools that are not accepted are refused (`trust.drift`).
-    holds: AtomicBool,
+    holds: Arc<AtomicBool>,
     /// Whether an outcome changed without a child's doing.
     changed: AtomicBool,
     // A leaf lock: held for a lookup or an insert.
@@ -44,7 +44,7 @@ pub struct ToolBaseline {
     file: PathBuf,
     name: String,
     store: ToolStore,
-    shared: Weak<SharedBaselines>,
+    holds: Arc<AtomicBool>,
     // A leaf lock: held to copy or replace handles.
     state: Mutex<BaselineState>,
 }
@@ -122,7 +122,7 @@ impl Baselines {
             file,
             name,
             store: self.store.clone(),
-            shared: Arc::downgrade(&self.shared),
+            holds: self.shared.holds.clone(),
             state: Mutex::default(),
         };
         known.entry(key).or_insert_with(|| Arc::new(new())).clone()
@@ -140,7 +140,7 @@ impl Baselines {
             }
             state.latest.clone()
         };
-        let drift = baseline.compare_now(tools, server_version(info));
+        let drift = baseline.compare_now(tools, server_version(info).as_deref());
         if before.is_some_and(|before| before != drift) {
             self.shared.changed.store(true, Ordering::Relaxed);
         }
@@ -150,7 +150,7 @@ impl Baselines {
 impl ToolBaseline {
     /// Whether tools that are not accepted are refused.
     pub fn holds(&self) -> bool {
-        self.shared.upgrade().is_some_and(|shared| shared.holds.load(Ordering::Relaxed))
+        self.holds.load(Ordering::Relaxed)
     }
 
     /// The latest outcome.
@@ -175,7 +175,7 @@ impl ToolBaseline {
             return known;
         }
         let (baseline, list, version) = (self.clone(), tools.clone(), server_version(info));
-        let compared = try_run_blocking(move || baseline.compare_now(&list, version)).await;
+        let compared = try_run_blocking(move || baseline.compare_now(&list, version.as_deref())).await;
         // The daemon ends, or the comparison panicked: nothing counts as accepted.
         compared.unwrap_or_else(|| {
             let unaccepted = tools.tools.iter().map(|tool| tool.name.clone()).collect();
@@ -184,12 +184,12 @@ impl ToolBaseline {
         })
     }
 
-    fn compare_now(&self, tools: &Arc<ToolList>, version: Option<String>) -> Arc<Drift> {
+    fn compare_now(&self, tools: &Arc<ToolList>, version: Option<&str>) -> Arc<Drift> {
         may_block();
         let texts: Vec<ToolText<'_>> =
             tools.tools.iter().map(|tool| ToolText { name: &tool.name, raw: tool.raw.get() }).collect();
         let stamp = self.store.stamp(&self.file, &self.name);
-        let compared = self.store.compare(&self.file, &self.name, &texts, version.as_deref());
+        let compared = self.store.compare(&self.file, &self.name, &texts, version);
         let (drift, is_news) = match compared {
             Ok(compared) => (Arc::new(compared.drift), compared.is_news),
             Err(error) => self.unknown(&error, &texts),
@@ -283,9 +283,9 @@ mod tests {
             (list(&[WRITER]), list(&[READER, r#"{"name":"b","annotations":{"readOnlyHint":true}}"#]));
         let baseline = baselines.of(&definition());
         assert!(!baseline.is_accepted_reader("a"), "nothing is known");
-        baseline.compare_now(&writer, Some("1".to_owned()));
+        baseline.compare_now(&writer, Some("1"));
         assert!(!baseline.is_accepted_reader("a"));
-        let drift = baseline.compare_now(&reader, Some("2".to_owned()));
+        let drift = baseline.compare_now(&reader, Some("2"));
         assert!(drift.changes[0].gains_read_only, "{drift:?}");
         // Neither the one that turned nor the new one.
         assert!(!baseline.is_accepted_reader("a") && !baseline.is_accepted_reader("b"));
