@@ -377,7 +377,7 @@ fn the_old_version_serves_while_the_user_is_asked_about_an_update() {
     }
     let question = shim.notification(ASKED);
     let message = question["params"]["message"].as_str().unwrap();
-    assert!(message.contains("changed   ran ") && message.contains("echo v2"), "{message}");
+    assert!(message.contains("changed   argument 2: v1 → v2") && message.contains("echo v2"), "{message}");
     assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
     nobody_was_asked(&mut shim);
     choose(&mut shim, &question, CHOICES[0]);

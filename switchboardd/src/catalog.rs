@@ -16,7 +16,7 @@ use tokio::time::Instant;
 pub use list_fingerprints::ListFingerprints;
 pub use shown_tools::ShownTools;
 
-use switchboard_definitions::config::{Config, Conflicts};
+use switchboard_definitions::config::{Config, Conflicts, DriftPolicy};
 use switchboard_definitions::definition::SharedLaunch;
 use switchboard_definitions::document::{Problem, nearest};
 use switchboard_definitions::suite_name;
@@ -93,6 +93,7 @@ impl Catalog {
         entries.sort_by_key(rank);
         let (names, refused) = names(&entries);
         problems.extend(refused);
+        services.manifests.baselines.set_holds(personal.config.trust.drift == DriftPolicy::Hold);
         let mut suites: Vec<Suite> = entries
             .into_iter()
             .zip(names)
@@ -102,7 +103,8 @@ impl Catalog {
                 let pool = pool(layer, entry, !of_workspace, root, pools, services);
                 let metrics =
                     services.metrics.of_suite(&name[0], &entry.definition.name, &entry.definition.file);
-                Suite::new(name, entry, &layer.config, of_workspace, pool, metrics)
+                let suite = Suite::new(name, entry, &layer.config, of_workspace, pool, metrics);
+                suite.with_baseline(services.manifests.baselines.of(&entry.definition))
             })
             .collect();
         // The pools have taken them.

@@ -59,6 +59,8 @@ pub(crate) mod system;
 pub use caller::{CALL, Caller, START};
 pub use catalog::layer::{Layer, Locations};
 pub use pool::RootsOf;
+pub use pool::baseline::server_version;
+pub use pool::manifest::{Manifest, Manifests};
 pub use record::{CallRecord, RecordEntry, RecordFiles};
 pub use reload::watch::folder::Folder;
 pub use savings::tokens::{COUNT_TOKENS, TOKENIZER};

@@ -5,6 +5,7 @@
 //! [`Pool::lease`] is the only way to a child. `state.rs` decides what to do next without waiting; `lease.rs`
 //! waits, `start.rs` starts children, and `supervise.rs` supervises those that run.
 
+pub mod baseline;
 mod breaker;
 pub mod budget;
 mod history;
@@ -21,7 +22,7 @@ mod stateful;
 mod supervise;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -47,6 +48,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::metrics::child_metrics::ChildMetrics;
 use crate::observe::metrics_export::PoolCounts;
 use crate::observe::status_changed::StatusChanged;
+use crate::pool::baseline::ToolBaseline;
 use crate::pool::budget::{Budget, NoRoom};
 use crate::pool::manifest::{Manifest, Manifests};
 use crate::savings::recorder::{ChildUse, Fingerprint, SavingsRecorder};
@@ -127,6 +129,9 @@ pub struct Pool {
     /// Number of children whose lists were fetched and stored, successfully or not.
     manifests_kept: watch::Sender<u64>,
     seen_writing: SeenWriting,
+    /// The definitions that it serves: what their users accepted of its tools.
+    // A leaf lock: held to copy or replace handles.
+    baselines: Mutex<Vec<Weak<ToolBaseline>>>,
 }
 
 /// The state of a pool, for users.
@@ -168,6 +173,7 @@ impl Pool {
             fingerprint: OnceLock::new(),
             manifests_kept: watch::Sender::new(0),
             seen_writing,
+            baselines: Mutex::default(),
         })
     }
 
@@ -191,6 +197,19 @@ impl Pool {
 
     pub fn settings(&self) -> PoolSettings {
         self.lock().settings
+    }
+
+    /// Has the tools of its children compared with this baseline.
+    pub fn compare_with(&self, baseline: &Arc<ToolBaseline>) {
+        let mut baselines = self.baselines.lock().expect("BUG: a note panicked");
+        baselines.retain(|known| known.strong_count() > 0);
+        if !baselines.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(baseline))) {
+            baselines.push(Arc::downgrade(baseline));
+        }
+    }
+
+    fn baselines(&self) -> Vec<Arc<ToolBaseline>> {
+        self.baselines.lock().expect("BUG: a note panicked").iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Applies settings after a reload; children keep running. Additional spares are started at once for the

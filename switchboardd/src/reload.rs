@@ -149,6 +149,10 @@ impl Reloader {
         }
         drop(reloading);
         self.daemon.services.metrics.record_reload(config_problems.is_empty());
+        if self.daemon.services.manifests.baselines.take_changed() {
+            self.daemon.services.lists_changed.notify_one();
+            self.daemon.services.status_changed.notify();
+        }
         self.checks.run(&self.daemon, why).await;
         ReloadResult { catalog: self.daemon.workspaces.personal.catalog(), config_problems }
     }

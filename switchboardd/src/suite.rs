@@ -12,6 +12,7 @@ mod compact;
 mod confirm;
 mod context;
 pub mod description;
+mod drift;
 mod elicitation;
 pub mod failure;
 pub mod find_tool;
@@ -50,6 +51,7 @@ use crate::caller::mailbox::MessageKind;
 use crate::child::{ChildError, Limits, ServerInfo, ToolList};
 use crate::observe::metrics::OperationNotes;
 use crate::observe::metrics::suite_metrics::SuiteMetrics;
+use crate::pool::baseline::ToolBaseline;
 use crate::pool::manifest::Manifest;
 use crate::pool::{Lease, Pool, PoolError, PoolStatus};
 use crate::savings::recorder::Fingerprint;
@@ -90,6 +92,8 @@ pub struct Suite {
     pub of_workspace: bool,
     /// Its metrics, carried over from catalog to catalog.
     pub metrics: Arc<SuiteMetrics>,
+    /// What the user accepted of its tools.
+    pub baseline: Option<Arc<ToolBaseline>>,
     mode: Mode,
     summary_max_chars: usize,
     describe: Describe,
@@ -123,6 +127,7 @@ impl Suite {
         timeouts.rpc_ms = timeouts.rpc_ms.or(own);
         Self {
             limits: config.timeouts.limits(timeouts),
+            baseline: None,
             mode: config.introspection.mode,
             describe: config.introspection.describe,
             describe_max_chars: config.introspection.describe_max_chars,
@@ -165,14 +170,17 @@ impl Suite {
 
     /// The exposed tools of `list`, as the child wrote them, joined for a JSON array.
     pub fn exposed(&self, list: &ToolList) -> String {
-        let tools = list.tools.iter().filter(|tool| self.settings.expose.permits(&tool.name));
+        let tools = list.tools.iter().filter(|tool| self.shows(&tool.name));
         tools.map(|tool| tool.raw.get()).collect::<Vec<_>>().join(",")
     }
 
     /// The exposed tools of `list`; without schemas if the mode is redacted.
     pub fn listed(&self, list: &ToolList) -> String {
         match self.mode {
-            Mode::Redacted => introspect::entries(list, &self.settings.expose, self.introspect_options()),
+            Mode::Redacted => {
+                let list = self.without_held(list, self.known_drift().as_deref());
+                introspect::entries(&list, &self.settings.expose, self.introspect_options())
+            }
             Mode::Summary | Mode::Compact | Mode::Full => self.exposed(list),
         }
     }
@@ -363,6 +371,7 @@ impl Suite {
             };
             return Ok(match list.find(subtool) {
                 Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
+                Some(_) if self.refuses(&list, subtool).await => return Err(self.held_tool(subtool)),
                 Some(tool) => self.fetched(caller, &introspect::single(tool, options)),
                 None => self.unknown_subtool(subtool, &list),
             });
@@ -376,12 +385,16 @@ impl Suite {
         let mode = if wants_schemas && self.mode != Mode::Redacted { Mode::Full } else { self.mode };
         let options =
             introspect::IntrospectOptions { mode, query: query.as_deref(), wants_schemas, ..options };
-        Ok(self.fetched(caller, &introspect::text(&list, &self.settings.expose, options)))
+        let drift = self.held_drift(&list).await;
+        let shown = self.without_held(&list, drift.as_deref());
+        let text = introspect::text(&shown, &self.settings.expose, options);
+        Ok(self.fetched(caller, &self.with_held_hint(text, &list, &shown)))
     }
 
     /// The text that `introspect` returns without a query.
     pub fn introspection(&self, list: &ToolList) -> String {
-        introspect::text(list, &self.settings.expose, self.introspect_options())
+        let list = self.without_held(list, self.known_drift().as_deref());
+        introspect::text(&list, &self.settings.expose, self.introspect_options())
     }
 
     fn introspect_options(&self) -> introspect::IntrospectOptions<'_> {

@@ -11,6 +11,11 @@ use super::tools::{echo, tool};
 use super::{Behaviour, Peer, number};
 
 pub(crate) const TABLE: &[Behaviour] = &[
+    Behaviour::new(
+        "tools-of",
+        "FILE: has the version and the tools that this JSON says, and tells when it changes",
+        |peer, args| tools_of(&peer, args[0]),
+    ),
     Behaviour::new("paged-list", "N: lists `echo` on the last of so many pages", |peer, args| {
         let pages = number(args, 0, 3);
         pages_of(&peer, move |cursor| {
@@ -187,6 +192,39 @@ fn annotated(peer: &Peer, file: &std::path::Path) {
             return Handling::Usual;
         }
         peer.result(message.id(), &echo(&message.tool(), &message.arguments()));
+        Handling::Taken
+    });
+}
+
+/// Reads the file at each request. Every tool echoes.
+fn tools_of(peer: &Peer, file: &str) {
+    let read = |file: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap_or_default()).unwrap_or_default()
+    };
+    let (watcher, watched) = (peer.clone(), file.to_owned());
+    thread::spawn(move || {
+        let mut before = read(&watched);
+        loop {
+            thread::sleep(Duration::from_millis(50));
+            let now = read(&watched);
+            if now["tools"] != before["tools"] && now["tellsChanges"] == true {
+                watcher.notify("notifications/tools/list_changed", "{}");
+            }
+            before = now;
+        }
+    });
+    serve(peer, |peer, message| {
+        if message.is("initialize") {
+            let told = initialize_result(&asked_version(message));
+            let version = read(file)["version"].as_str().unwrap_or("1.0").to_owned();
+            peer.result(message.id(), &told.replace("6.6.6", &version));
+        } else if message.is("tools/list") {
+            peer.result(message.id(), &json!({"tools": read(file)["tools"]}).to_string());
+        } else if message.is("tools/call") {
+            peer.result(message.id(), r#"{"content":[{"type":"text","text":"it ran"}]}"#);
+        } else {
+            return Handling::Usual;
+        }
         Handling::Taken
     });
 }

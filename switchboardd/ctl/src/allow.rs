@@ -3,6 +3,7 @@
 //! Works without a daemon, on the files as they are now: what is shown is what is recorded.
 
 mod all;
+pub(crate) mod drift;
 pub(crate) mod person;
 
 use std::path::{Path, PathBuf};
@@ -49,8 +50,14 @@ impl LocalConfig {
         all
     }
 
-    /// The candidates selected by what was typed.
-    fn meant(&self, args: &Args, what: Option<&str>) -> Result<Vec<Candidate>, CliExit> {
+    /// The candidates selected by what was typed. If there is none, that is an error unless something else of that
+    /// name waits.
+    fn meant(
+        &self,
+        args: &Args,
+        what: Option<&str>,
+        else_waits: impl FnOnce() -> bool,
+    ) -> Result<Vec<Candidate>, CliExit> {
         let here = self.here(args);
         let Some(what) = what else { return Ok(self.candidates(here.as_deref())) };
         let by_name = |all: Vec<Candidate>| -> Vec<Candidate> {
@@ -61,6 +68,9 @@ impl LocalConfig {
             return Ok(named);
         }
         let Ok(path) = Path::new(what).canonicalize() else {
+            if else_waits() {
+                return Ok(Vec::new());
+            }
             let place = here.map_or_else(
                 || "outside of a workspace".to_owned(),
                 |root| format!("in `{}`", root.display()),
@@ -83,6 +93,9 @@ impl LocalConfig {
                 .collect();
             (!of_file.is_empty()).then_some(of_file)
         });
+        if found.is_none() && else_waits() {
+            return Ok(Vec::new());
+        }
         found.ok_or_else(|| {
             let path = path.display().to_string();
             failed(&format!("nothing in `{}` waits, in this workspace or above it", visible(&path)))
@@ -140,7 +153,8 @@ pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
     if all {
         return all::run(args, &local).await;
     }
-    let meant = match local.meant(args, what) {
+    let has_changed = || !drift::found(&local, local.here(args).as_deref(), what).is_empty();
+    let meant = match local.meant(args, what, has_changed) {
         Ok(meant) => meant,
         Err(exit) => return exit,
     };
@@ -154,6 +168,12 @@ pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
             Some(true) => allowed += 1,
             Some(false) => left += 1,
             None => {}
+        }
+    }
+    for change in drift::found(&local, local.here(args).as_deref(), what) {
+        match drift::consider(&local, &change) {
+            true => allowed += 1,
+            false => left += 1,
         }
     }
     match (allowed, left) {
@@ -258,7 +278,7 @@ pub(super) async fn deny(args: &Args, what: &str) -> CliExit {
         Ok(local) => local,
         Err(exit) => return exit,
     };
-    let meant = match local.meant(args, Some(what)) {
+    let meant = match local.meant(args, Some(what), || false) {
         Ok(meant) => meant,
         Err(exit) => return exit,
     };
@@ -290,6 +310,7 @@ pub(super) fn list(args: &Args) -> CliExit {
     };
     let here = local.here(args);
     let waiting: Vec<Candidate> = local.candidates(here.as_deref()).into_iter().filter(waits).collect();
+    let changed = drift::found(&local, here.as_deref(), None);
     let said = local
         .trust
         .records
@@ -308,7 +329,13 @@ pub(super) fn list(args: &Args) -> CliExit {
             .iter()
             .map(|one| json!({ "name": one.definition.name, "file": one.definition.file, "wouldRun": mentioned(&one.wanted) }))
             .collect();
-        print_json(&json!({ "said": said, "waiting": waiting, "trustRoots": local.trust.roots }));
+        let changed: Vec<_> = changed
+            .iter()
+            .map(|one| json!({ "name": one.name, "file": one.file, "drift": one.drift.to_json(local.holds_changes()) }))
+            .collect();
+        print_json(
+            &json!({ "said": said, "waiting": waiting, "changed": changed, "trustRoots": local.trust.roots }),
+        );
         return CliExit::Ok;
     }
     for root in &local.trust.roots {
@@ -326,7 +353,11 @@ pub(super) fn list(args: &Args) -> CliExit {
         let (name, file) = (visible(&one.definition.name), one.definition.file.display().to_string());
         say!("waiting   {name}  {}  ({})", mentioned(&one.wanted), visible(&file));
     }
-    if waiting.is_empty() && local.trust.records.is_empty() && local.trust.roots.is_empty() {
+    for one in &changed {
+        say!("changed   {}  {}", visible(&one.name), visible(&one.drift.summary()));
+    }
+    let nothing = waiting.is_empty() && changed.is_empty() && local.trust.records.is_empty();
+    if nothing && local.trust.roots.is_empty() {
         say!("nothing was allowed or denied yet, and nothing waits here");
     }
     CliExit::Ok

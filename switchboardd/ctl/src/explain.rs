@@ -14,6 +14,7 @@ use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project
 use switchboard_wire::visible::visible;
 
 use super::CliExit;
+use super::allow::drift;
 use super::ask::{AskError, send_order};
 use super::local_config::LocalConfig;
 use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
@@ -69,6 +70,14 @@ pub(super) async fn run(args: &Args, suite: &str) -> CliExit {
     facts.extend(executed(&local, &found).await);
     facts.extend(trust(&local, &found));
     let mut next = Vec::new();
+    if let Some(change) = drift::of(&local, found.definition) {
+        facts.extend(change.drift.lines().into_iter().map(|line| ("tools", line)));
+        let refused = if local.holds_changes() { ", which are refused until then" } else { "" };
+        let name = shell_word(&found.definition.name);
+        next.push(format!(
+            "`switchboard allow {name}` shows the changes of its tools and accepts them{refused}"
+        ));
+    }
     facts.extend(state(live.as_ref(), &found, &mut next));
     if args.json {
         print_json(&as_json(&found, &facts, &next, live.as_ref()));

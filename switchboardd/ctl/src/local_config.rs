@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use switchboard_definitions::config::{Config, ConfigOwner, LastGood};
+use switchboard_definitions::config::{Config, ConfigOwner, DriftPolicy, LastGood};
 use switchboard_definitions::discover::LastGoodDefinitions;
 
 use super::CliExit;
@@ -47,6 +47,11 @@ impl LocalConfig {
         let resolver = ValueResolver::new(&config.folder, &locations.state);
         let personal = Layer::personal(config, &locations, &trust, &mut LastGoodDefinitions::default());
         Ok(Self { locations, personal, trust, resolver })
+    }
+
+    /// Whether changed tools are refused.
+    pub(super) fn holds_changes(&self) -> bool {
+        self.personal.config.trust.drift == DriftPolicy::Hold
     }
 
     pub(super) fn workspace(&self, root: &Path) -> Layer {

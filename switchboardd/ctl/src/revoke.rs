@@ -17,7 +17,7 @@ use crate::args::Args;
 use switchboardd::Layer;
 
 /// One entry of one file.
-type Entry = (PathBuf, String);
+type TrustEntry = (PathBuf, String);
 
 /// Without names, everything is taken back.
 pub(super) async fn run(args: &Args, what: &[String]) -> CliExit {
@@ -75,7 +75,7 @@ fn allowed(local: &LocalConfig) -> impl Iterator<Item = (&Path, &str)> {
 }
 
 /// The allowed entries that a word stands for: a server or suite here, a file, or a folder.
-fn meant(local: &LocalConfig, args: &Args, what: &str) -> Result<Vec<Entry>, String> {
+fn meant(local: &LocalConfig, args: &Args, what: &str) -> Result<Vec<TrustEntry>, String> {
     let here = local.here(args);
     let layers: Vec<Layer> = here.iter().map(|root| local.workspace(root)).collect();
     let layers = || layers.iter().chain([&local.personal]);
@@ -87,7 +87,7 @@ fn meant(local: &LocalConfig, args: &Args, what: &str) -> Result<Vec<Entry>, Str
     };
     let owned = |(file, name): (&Path, &str)| (file.to_owned(), name.to_owned());
     let named: Vec<(&Path, &str)> = allowed(local).filter(|(_, name)| stands_for(name)).collect();
-    let found: Vec<Entry> = named.iter().copied().filter(|(file, _)| is_here(file)).map(owned).collect();
+    let found: Vec<TrustEntry> = named.iter().copied().filter(|(file, _)| is_here(file)).map(owned).collect();
     if !found.is_empty() {
         return Ok(found);
     }
@@ -95,11 +95,12 @@ fn meant(local: &LocalConfig, args: &Args, what: &str) -> Result<Vec<Entry>, Str
     if let Ok(path) = Path::new(what).canonicalize() {
         let real = |file: &Path| file.canonicalize().unwrap_or_else(|_| file.to_owned());
         let in_path = |file: &Path| file.starts_with(what) || real(file).starts_with(&path);
-        let found: Vec<Entry> = allowed(local).filter(|(file, _)| in_path(file)).map(owned).collect();
+        let found: Vec<TrustEntry> = allowed(local).filter(|(file, _)| in_path(file)).map(owned).collect();
         return if found.is_empty() { Err(format!("nothing of `{shown}` is allowed")) } else { Ok(found) };
     }
     // A file that is gone may still be allowed.
-    let gone: Vec<Entry> = allowed(local).filter(|(file, _)| *file == Path::new(what)).map(owned).collect();
+    let gone: Vec<TrustEntry> =
+        allowed(local).filter(|(file, _)| *file == Path::new(what)).map(owned).collect();
     if !gone.is_empty() {
         return Ok(gone);
     }

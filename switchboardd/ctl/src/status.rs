@@ -299,6 +299,11 @@ pub(super) fn note(suite: &Value) -> Cell {
         let said = format!("{what} {waiting}; `switchboard allow {name}`");
         return toned(Tone::Warning, said);
     }
+    if let Some(changed) = suite["drift"]["summary"].as_str() {
+        let held = if suite["drift"]["held"] == true { ", refused until then" } else { "" };
+        let name = shell_word(suite["child"].as_str().unwrap_or("-"));
+        return toned(Tone::Warning, format!("{changed}; `switchboard allow {name}`{held}"));
+    }
     match suite["lastError"].as_str() {
         Some(error) if suite["state"] == "ready" => {
             toned(Tone::Quiet, format!("earlier: {}", on_one_line(error)))

@@ -107,11 +107,32 @@ pub struct TrustConfig {
     pub elicit: bool,
     /// Directories in which every definition is allowed.
     pub roots: Vec<PathBuf>,
+    /// What happens to a tool whose definition changed.
+    pub drift: DriftPolicy,
+}
+
+/// What happens to a tool that is not as the user accepted it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DriftPolicy {
+    /// It is reported.
+    #[default]
+    Warn,
+    /// It is reported and refused.
+    Hold,
+}
+
+impl DriftPolicy {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Warn => "warn",
+            Self::Hold => "hold",
+        }
+    }
 }
 
 impl Default for TrustConfig {
     fn default() -> Self {
-        Self { elicit: true, roots: Vec::new() }
+        Self { elicit: true, roots: Vec::new(), drift: DriftPolicy::Warn }
     }
 }
 

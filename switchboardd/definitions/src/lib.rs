@@ -6,6 +6,7 @@ pub mod definition;
 pub mod digest;
 pub mod discover;
 pub mod document;
+pub mod drift;
 pub mod env_file;
 pub mod expand;
 pub mod files;

@@ -222,7 +222,14 @@ impl Layer {
     /// Reads the stored manifests of its servers, before the servers are shown.
     pub fn load_manifests(self, manifests: &Manifests) -> Self {
         let startable = self.entries.iter().filter(|entry| entry.trust_status != TrustStatus::Held);
-        let known = manifests.preload(startable.filter_map(|entry| entry.definition.launch.as_ref().ok()));
+        let known =
+            manifests.preload(startable.clone().filter_map(|entry| entry.definition.launch.as_ref().ok()));
+        for JudgedDefinition { definition, .. } in startable {
+            let manifest = definition.launch.as_ref().ok().and_then(|launch| manifests.cached(launch));
+            if let Some(manifest) = manifest {
+                manifests.baselines.load(definition, &manifest.tools, &manifest.server_info);
+            }
+        }
         *self.manifests.lock().expect("BUG: a note panicked") = known;
         self
     }

@@ -17,7 +17,7 @@ use super::{Child, ChildError, Limits};
 use crate::search::{ToolText, ToolWords};
 use crate::signature::Signature;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tool {
     pub name: Box<str>,
     pub description: Option<Box<str>>,
@@ -47,7 +47,7 @@ const COMPOSING_KEYWORDS: [&str; 12] = [
 
 /// Argument names that a call must have and may have. Rejects only what the server would certainly refuse: a
 /// schema that cannot be read rejects nothing, and an argument with a default is not required.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ArgumentNames {
     pub required: Vec<Box<str>>,
     /// The only names allowed, if the schema forbids others.
@@ -111,6 +111,13 @@ impl ToolList {
 
     pub fn find(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| &*tool.name == name)
+    }
+}
+
+impl Clone for ToolList {
+    /// Without what is made on demand.
+    fn clone(&self) -> Self {
+        Self::from(self.tools.clone())
     }
 }
 

@@ -71,6 +71,7 @@ async fn dispatch(
             if !suite.settings.expose.permits(&tool) {
                 return Ok(suite.not_allowed(&tool));
             }
+            suite.refuse_changed_unleased(caller, &tool).await?;
             if suite.settings.confirm.is_set() {
                 let args = called_arguments(&request.params.members)?;
                 let token = request.params.progress_token().map(Raw::get);
@@ -151,7 +152,7 @@ pub(super) async fn discover(
 
 /// A tool list from cached data, filtered by `expose`, which applies on every face.
 fn known_tools(suite: &Suite, caller: &Caller, list: &ToolList) -> SuiteReply {
-    let exposed = list.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name));
+    let exposed = list.tools.iter().filter(|tool| suite.shows(&tool.name));
     let tools: Vec<_> = match caller.era() {
         ProtocolEra::Modern => exposed.map(|tool| Cow::Borrowed(tool.raw.get())).collect(),
         ProtocolEra::Legacy => exposed.map(|tool| schema::tool_for_legacy((&*tool.raw).into())).collect(),
@@ -169,10 +170,12 @@ async fn list_tools(
         return Ok(known_tools(suite, caller, &manifest.tools));
     }
     // Some tools of a remote child may be unusable, so its list is filtered.
-    if suite.settings.expose.is_open() && !suite.is_remote() {
+    if suite.settings.expose.is_open() && !suite.is_remote() && !suite.holds_changes() {
         return forward(suite, caller, request, None, None).await;
     }
     let lease = suite.lease(CallContext::new(caller, None)).await?;
     let list = lease.tools(suite.limits, Instant::now()).await.map_err(|error| suite.failed(None, error))?;
+    // Compared before it is shown.
+    suite.held_drift(&list).await;
     Ok(known_tools(suite, caller, &list))
 }

@@ -13,6 +13,7 @@ use switchboard_wire::event_loop::may_block;
 use switchboard_wire::runtime_paths::private_folder;
 
 use crate::child::{ChildItems, ListKind, Protocol, ServerInfo, ToolList, offers};
+use crate::pool::baseline::Baselines;
 
 /// A larger file is not one of ours.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -51,11 +52,13 @@ pub struct Manifests {
     folder: PathBuf,
     // A leaf lock: held for a lookup or an insert.
     held: Arc<Mutex<HashMap<String, Weak<Manifest>>>>,
+    /// What the user accepted of the tools.
+    pub baselines: Baselines,
 }
 
 impl Manifests {
     pub fn new(state: &Path) -> Self {
-        Self { folder: state.join("manifests"), held: Arc::default() }
+        Self { folder: state.join("manifests"), held: Arc::default(), baselines: Baselines::new(state) }
     }
 
     /// Reads these manifests in advance, so that no host waits for the disk. They stay in memory as long as

@@ -103,6 +103,7 @@ impl Suite {
                 None => notes.iter().for_each(|notes| notes.tool_exists()),
             }
         }
+        self.refuse_changed(&lease, subtool, call.asked).await?;
         if call.part != SuitePart::Whole || self.settings.confirm.is_set() {
             let list = lease.tools(self.limits, call.asked).await.map_err(failed)?;
             let tool = list.find(subtool);

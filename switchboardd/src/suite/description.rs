@@ -122,7 +122,7 @@ impl Suite {
     /// The subtools that a host may know of.
     pub(super) fn described_tools<'f>(&self, facts: &'f SuiteFacts) -> Vec<&'f Tool> {
         let tools = facts.manifest.iter().flat_map(|manifest| &manifest.tools.tools);
-        tools.filter(|tool| self.settings.expose.permits(&tool.name)).collect()
+        tools.filter(|tool| self.shows(&tool.name)).collect()
     }
 
     /// A sentence: the user's own words, else the server's, else its name.

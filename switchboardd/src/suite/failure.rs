@@ -86,6 +86,10 @@ pub enum Failure {
     WrongTool { subtool: Box<str>, does: &'static str, called: String, advice: String },
     #[error("{why}", why = .why.sentence(.child, .subtool))]
     NotConfirmed { child: Box<str>, subtool: Box<str>, why: Unconfirmed },
+    #[error(
+        "subtool `{subtool}` of server `{child}` is held: the server changed or added it, and nobody has accepted that; a person can look at the difference and accept it with `switchboard allow {child}` on a terminal"
+    )]
+    ToolHeld { child: String, subtool: String },
     #[error("switchboardd is shutting down; the call may or may not have run")]
     ShuttingDown,
     #[error("switchboardd is shutting down and did not start this call; make it again in a moment")]
@@ -117,7 +121,9 @@ impl Failure {
             | Self::NoSuchChild { .. }
             | Self::NoSuchResource { .. }
             | Self::NotAllowed { .. } => Blame::Host,
-            Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } => Blame::Child,
+            Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } | Self::ToolHeld { .. } => {
+                Blame::Child
+            }
             Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
             Self::ShuttingDown | Self::NotStarted | Self::Panicked => Blame::Daemon,
             Self::TooManyCalls { .. } | Self::TooManySuspended => Blame::Daemon,
@@ -159,6 +165,7 @@ impl Failure {
             Self::NotConfirmed { .. } => "not_confirmed",
             Self::Misconfigured { .. } => "misconfigured",
             Self::Held { .. } => "held",
+            Self::ToolHeld { .. } => "tool_held",
             Self::StillStarting { .. } => "child_still_starting",
             Self::Unavailable { error, .. } => match error {
                 PoolError::CoolingDown { .. } => "child_resting",
@@ -230,6 +237,7 @@ impl Failure {
             Self::NotAllowed { subtool, .. } => (None, Some(subtool.as_str())),
             Self::WrongTool { subtool, .. } => (None, Some(&**subtool)),
             Self::NotConfirmed { child, subtool, .. } => (Some(&**child), Some(&**subtool)),
+            Self::ToolHeld { child, subtool } => (Some(child.as_str()), Some(subtool.as_str())),
             _ => (None, None),
         };
         if let Some(child) = child {
@@ -325,6 +333,7 @@ mod tests {
             Failure::BadState(BadState::EarlierRun),
             Failure::BadState(BadState::Expired),
             Failure::Held { child: "x".into(), what: "y".into(), file: "z".into() },
+            Failure::ToolHeld { child: "x".into(), subtool: "y".into() },
             Failure::Misconfigured { child: "x".into(), why: "y".into(), file: "z".into() },
         ] {
             for era in [ProtocolEra::Legacy, ProtocolEra::Modern] {

@@ -44,7 +44,7 @@ pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
         .iter()
         .enumerate()
         .flat_map(|(place, (suite, list))| {
-            let permitted = |at: &usize| suite.settings.expose.permits(&list.tools[*at].name);
+            let permitted = |at: &usize| suite.shows(&list.tools[*at].name);
             (0..list.tools.len()).filter(permitted).map(move |at| (place, at))
         })
         .collect();

@@ -21,7 +21,7 @@ impl Suite {
         let near = self.near(subtool, list);
         let hint = match near[..] {
             [] => {
-                let exposed = || list.tools.iter().filter(|tool| self.settings.expose.permits(&tool.name));
+                let exposed = || list.tools.iter().filter(|tool| self.shows(&tool.name));
                 let some: Vec<_> = exposed().take(MAX_NAMES).map(|tool| format!("`{}`", tool.name)).collect();
                 match exposed().count() {
                     0 => "it has none".to_owned(),
@@ -48,7 +48,7 @@ impl Suite {
     /// The exposed tools that a wrong name may mean, as indexes: a mistyped name first, then what a search finds.
     fn near(&self, subtool: &str, list: &ToolList) -> Vec<usize> {
         let exposed: Vec<usize> =
-            (0..list.tools.len()).filter(|at| self.settings.expose.permits(&list.tools[*at].name)).collect();
+            (0..list.tools.len()).filter(|at| self.shows(&list.tools[*at].name)).collect();
         let name = |at: &usize| &*list.tools[*at].name;
         // `suite.subtool` and the like.
         let part = [self.name.as_str(), self.child_name()].into_iter().find_map(|whole| {
@@ -85,7 +85,7 @@ impl Suite {
     }
 
     pub(super) fn unknown_action(&self, action: &str) -> SuiteReply {
-        let is_subtool = self.settings.expose.permits(action) && self.has_tool(action);
+        let is_subtool = self.shows(action) && self.has_tool(action);
         let hint = if is_subtool {
             let subtool = quoted(action);
             format!(

@@ -25,12 +25,11 @@ pub enum SuitePart {
 }
 
 impl Suite {
-    /// Whether a subtool counts as read-only: it says so, and it never said otherwise before. A server must not
-    /// move a tool to what a user has already allowed.
-    ///
-    /// This is the only place that decides it; a stored decision of the user belongs here.
+    /// Whether a subtool counts as read-only: it says so, the user accepted that, and it never said otherwise while this
+    /// daemon ran. A server must not move a tool to what a user has already allowed.
     pub fn accepted_read_only(&self, tool: &Tool) -> bool {
         tool.annotations.read_only == Some(true)
+            && self.is_accepted_reader(&tool.name)
             && self.pool.as_ref().is_some_and(|pool| !pool.has_seen_writing(&tool.name))
     }
 
@@ -110,7 +109,7 @@ impl Suite {
     }
 
     fn exposed_tools<'l>(&self, list: &'l ToolList) -> impl Iterator<Item = &'l Tool> {
-        list.tools.iter().filter(|tool| self.settings.expose.permits(&tool.name))
+        list.tools.iter().filter(|tool| self.shows(&tool.name))
     }
 
     /// The description of the tool for what writes.

@@ -8,6 +8,7 @@ use hyper::Method;
 use switchboard_wire::printable;
 use switchboard_wire::visible::visible;
 
+use super::drift;
 use super::{Candidate, NO_PROGRAM, Shown, allow, candidates, left_held, shown, waits};
 use crate::CliExit;
 use crate::args::Args;
@@ -22,14 +23,25 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) async fn run(args: &Args, local: &LocalConfig) -> CliExit {
     let own = candidates(&local.personal, true);
     let mut projects = vec![("your own servers".to_owned(), own)];
-    for root in roots(args, local).await {
-        projects.push((root.display().to_string(), candidates(&local.workspace(&root), false)));
+    let roots = roots(args, local).await;
+    for root in &roots {
+        projects.push((root.display().to_string(), candidates(&local.workspace(root), false)));
     }
     let (mut any, mut left) = (false, false);
     for (project, candidates) in projects {
         if let Some(all_allowed) = consider_all(local, &project, &candidates).await {
             any = true;
             left |= !all_allowed;
+        }
+    }
+    let here = local.here(args);
+    let mut seen = BTreeSet::new();
+    for root in roots.iter().map(|root| Some(root.as_path())).chain([here.as_deref()]) {
+        for changed in drift::found(local, root, None) {
+            if seen.insert((changed.file.clone(), changed.name.clone())) {
+                any = true;
+                left |= !drift::consider(local, &changed);
+            }
         }
     }
     match any {

@@ -10,9 +10,9 @@ use std::path::Path;
 use url::Url;
 
 use super::{
-    BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, Describe, Expose, Http, Introspection, Mode,
-    OauthConfig, PoolConfig, RecordMode, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride,
-    TrustConfig, Watch, glob_set,
+    BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, Describe, DriftPolicy, Expose, Http,
+    Introspection, Mode, OauthConfig, PoolConfig, RecordMode, Scope, Strategy, SuiteConfig, Timeouts,
+    TimeoutsOverride, TrustConfig, Watch, glob_set,
 };
 use crate::document::{Fields, Node};
 use crate::expand::{ExpansionContext, Template};
@@ -41,7 +41,7 @@ pub(super) const ROOT: [&str; 13] = [
 /// Keys that a workspace cannot set.
 const PERSONAL_ONLY_KEYS: [&str; 7] = ["http", "budget", "trust", "oauth", "watch", "record", "aggregate"];
 pub(super) const AGGREGATE: [&str; 1] = ["find"];
-pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
+pub(super) const TRUST: [&str; 3] = ["elicit", "roots", "drift"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
 pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
 pub(super) const SUITE: [&str; 11] = [
@@ -187,10 +187,16 @@ fn trust(node: &Node<'_>, folder: &Path) -> TrustConfig {
         Some(roots.iter().map(|root| folder.join(root)).collect())
     });
     let elicit = fields.get("elicit").and_then(|node| node.flag());
+    let policies = [DriftPolicy::Warn, DriftPolicy::Hold].map(|policy| (policy.as_str(), policy));
+    let drift = fields.get("drift").and_then(|node| node.word(&policies));
     if node.problem_count() > before {
         return TrustConfig { elicit: elicit.unwrap_or(false), ..STRICTEST_TRUST };
     }
-    TrustConfig { elicit: elicit.unwrap_or(true), roots: roots.unwrap_or_default() }
+    TrustConfig {
+        elicit: elicit.unwrap_or(true),
+        roots: roots.unwrap_or_default(),
+        drift: drift.unwrap_or_default(),
+    }
 }
 
 fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {

@@ -70,7 +70,7 @@ fn the_schemas_defaults_are_the_defaults() {
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 19] = [
+    let expect: [(&[&str], Value); 20] = [
         (&["discoverGlobs"], config.discover_globs.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
@@ -87,6 +87,7 @@ fn the_schemas_defaults_are_the_defaults() {
         (&["http", "openDiscovery"], config.http.open_discovery.into()),
         (&["trust", "elicit"], config.trust.elicit.into()),
         (&["aggregate", "find"], config.find.into()),
+        (&["trust", "drift"], config.trust.drift.as_str().into()),
         (&["watch"], config.watch.as_str().into()),
         (&["record"], config.record.as_str().into()),
         (&["http", "allowedOrigins"], config.http.allowed_origins.into()),

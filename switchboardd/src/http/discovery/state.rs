@@ -72,6 +72,11 @@ pub(in crate::http) fn suite_json(suite: &Suite, access: Access) -> Value {
     }
     body["description"] = json!(suite.description(&suite.facts()));
     body["subtools"] = json!(subtools(suite));
+    if let Some(baseline) = &suite.baseline
+        && let Some(drift) = baseline.drift().filter(|drift| !drift.is_none())
+    {
+        body["drift"] = drift.to_json(baseline.holds());
+    }
     if let Ok(Launch::Remote(remote)) = &suite.definition.launch {
         body["url"] = shown_url(&remote.url).into();
     }

@@ -149,13 +149,15 @@ function details() {
   const running = el("ul", { class: "children" });
   const node = el("div", { class: "more" }, facts, running);
   const update = (suite) => {
-    const command = suite.state === "held" ? "allow" : "explain";
+    const drift = suite.drift;
+    const command = suite.state === "held" || drift ? "allow" : "explain";
     const pool = suite.pool;
     const idle = figures.children(suite).filter((child) => child.inFlight === 0).length;
     const about = [
       ["for", suite.description],
       ["last error", suite.lastError],
       [suite.state === "held" ? "would run" : "an update would run", suite.waiting],
+      [drift?.held ? "tools held" : "tools changed", drift && [drift.summary, ...(drift.changes ?? []).flatMap((change) => change.details)].join("; ")],
       ["at", suite.url],
       ["pool", pool && `scope ${pool.scope}, ${pool.warm} warm, at most ${pool.max}; ${figures.children(suite).length} running, ${idle} idle, ${plural(pool.starts, "start")} so far; idle ones go after ${span(pool.idleMs)}`],
       ["file", suite.file],
@@ -164,7 +166,7 @@ function details() {
     keep(facts, about, ([label]) => label, ([label]) => {
       const words = el(label === "type" ? "code" : "bdi");
       return {
-        node: el("div", { class: label === "last error" ? "bad" : "" }, el("dt", {}, label), el("dd", {}, words)),
+        node: el("div", { class: label === "last error" || label.startsWith("tools ") ? "bad" : "" }, el("dt", {}, label), el("dd", {}, words)),
         update: ([, text]) => (label === "type" ? say : explain)(words, visible(text, 600)),
       };
     });

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::super::{Config, ConfigSource, Describe, Http, Mode, RecordMode, Scope, TrustConfig};
+use super::super::{Config, ConfigSource, Describe, DriftPolicy, Http, Mode, RecordMode, Scope, TrustConfig};
 use super::{
     AGGREGATE, BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, SUITE, TIMEOUTS, TRUST,
 };
 use crate::document::{Fields, Node, Problem, nearest};
 
 /// Keys that users often put one level too high, with the key that they belong under.
-pub(super) const NESTED_KEYS: [(&str, &str); 11] = [
+pub(super) const NESTED_KEYS: [(&str, &str); 12] = [
     ("expose", "suites"),
     ("allow", "suites"),
     ("deny", "suites"),
@@ -20,6 +20,7 @@ pub(super) const NESTED_KEYS: [(&str, &str); 11] = [
     ("scope", "pool"),
     ("elicit", "trust"),
     ("roots", "trust"),
+    ("drift", "trust"),
     ("listen", "http"),
     ("openDiscovery", "http"),
     ("mode", "introspection"),
@@ -153,7 +154,8 @@ pub(super) fn closed() -> Http {
     Http { listen: "off".to_owned(), open_discovery: false, allowed_origins: Vec::new() }
 }
 
-pub(super) const STRICTEST_TRUST: TrustConfig = TrustConfig { elicit: false, roots: Vec::new() };
+pub(super) const STRICTEST_TRUST: TrustConfig =
+    TrustConfig { elicit: false, roots: Vec::new(), drift: DriftPolicy::Hold };
 
 pub(super) fn mentions(text: &str, word: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric()).any(|one| one == word)

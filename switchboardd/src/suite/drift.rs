@@ -1,0 +1,133 @@
+//! Tools that are not as the user accepted them: with `trust.drift: "hold"` they are neither shown nor called, on no
+//! face. The model reads only names that the user has accepted before, and no other text of such a tool.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use switchboard_definitions::drift::Drift;
+use switchboard_wire::envelope::quoted;
+use tokio::time::Instant;
+
+use super::{CallContext, Suite};
+use crate::caller::Caller;
+use crate::child::{Tool, ToolList};
+use crate::pool::Lease;
+use crate::pool::baseline::ToolBaseline;
+use crate::suite::failure::Failure;
+
+/// How many held tools a hint names.
+const MAX_NAMED: usize = 20;
+
+impl Suite {
+    pub fn with_baseline(self, baseline: Arc<ToolBaseline>) -> Self {
+        if let Some(pool) = &self.pool {
+            pool.compare_with(&baseline);
+        }
+        Self { baseline: Some(baseline), ..self }
+    }
+
+    /// Whether tools that are not accepted are refused.
+    pub fn holds_changes(&self) -> bool {
+        self.baseline.as_ref().is_some_and(|baseline| baseline.holds())
+    }
+
+    /// Whether a tool may be shown: exposed, and not held as far as is known.
+    pub fn shows(&self, tool: &str) -> bool {
+        self.settings.expose.permits(tool)
+            && !self.baseline.as_ref().is_some_and(|baseline| baseline.is_held(tool))
+    }
+
+    /// Whether a tool may stand among those that only read: it says so, and the user has accepted that.
+    pub fn is_accepted_reader(&self, tool: &str) -> bool {
+        self.baseline.as_ref().is_none_or(|baseline| baseline.is_accepted_reader(tool))
+    }
+
+    /// The latest outcome, if tools are held.
+    pub(super) fn known_drift(&self) -> Option<Arc<Drift>> {
+        self.baseline.as_ref().filter(|baseline| baseline.holds())?.drift()
+    }
+
+    /// What is held of this list; `None` if nothing is ever held.
+    pub async fn held_drift(&self, list: &Arc<ToolList>) -> Option<Arc<Drift>> {
+        let baseline = self.baseline.as_ref().filter(|baseline| baseline.holds())?;
+        let info = self.server_info()?;
+        Some(baseline.compare(list, &info).await)
+    }
+
+    pub(super) async fn refuses(&self, list: &Arc<ToolList>, tool: &str) -> bool {
+        self.held_drift(list).await.is_some_and(|drift| drift.unaccepted.contains(tool))
+    }
+
+    /// Refuses a call to a tool that is not accepted, by the list of the child that would run it.
+    pub(super) async fn refuse_changed(
+        &self,
+        lease: &Lease,
+        subtool: &str,
+        asked: Instant,
+    ) -> Result<(), Failure> {
+        if !self.holds_changes() {
+            return Ok(());
+        }
+        let failed = |error| self.failed(Some(subtool), error);
+        let mut list = lease.tools(self.limits, asked).await.map_err(failed)?;
+        if list.find(subtool).is_none() {
+            list = lease.renew_tools(self.limits).await.map_err(failed)?;
+        }
+        // A tool that is in no list cannot have been accepted.
+        let refused = list.find(subtool).is_none() || self.refuses(&list, subtool).await;
+        if refused { Err(self.held_tool(subtool)) } else { Ok(()) }
+    }
+
+    /// The same for a request that is forwarded as it is.
+    pub async fn refuse_changed_unleased(&self, caller: &Arc<Caller>, tool: &str) -> Result<(), Failure> {
+        if !self.holds_changes() {
+            return Ok(());
+        }
+        let lease = self.lease(CallContext { tool: Some(tool), ..CallContext::new(caller, None) }).await?;
+        self.refuse_changed(&lease, tool, Instant::now()).await
+    }
+
+    pub(super) fn held_tool(&self, subtool: &str) -> Failure {
+        Failure::ToolHeld { child: self.child_name().to_owned(), subtool: subtool.to_owned() }
+    }
+
+    /// The list without what is held.
+    pub(super) fn without_held<'l>(&self, list: &'l ToolList, drift: Option<&Drift>) -> Cow<'l, ToolList> {
+        match drift.filter(|drift| !drift.unaccepted.is_empty()) {
+            None => Cow::Borrowed(list),
+            Some(drift) => {
+                let accepted = |tool: &&Tool| !drift.unaccepted.contains(&tool.name);
+                Cow::Owned(list.tools.iter().filter(accepted).cloned().collect::<Vec<_>>().into())
+            }
+        }
+    }
+
+    /// Adds to an introspection that tools are held. Names are not a server's to choose here: those of new tools are
+    /// counted only.
+    pub(super) fn with_held_hint(&self, text: String, all: &ToolList, shown: &ToolList) -> String {
+        let held = all.tools.len() - shown.tools.len();
+        if held == 0 {
+            return text;
+        }
+        let known = self.known_drift();
+        let is_new = |tool: &Tool| known.as_ref().is_none_or(|drift| drift.added.contains(&tool.name));
+        let named: Vec<String> = all
+            .tools
+            .iter()
+            .filter(|tool| {
+                shown.find(&tool.name).is_none() && self.settings.expose.permits(&tool.name) && !is_new(tool)
+            })
+            .take(MAX_NAMED)
+            .map(|tool| format!("`{}`", tool.name))
+            .collect();
+        let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
+        let hint = format!(
+            "{held} subtools{named} are held by Switchboard, because the server changed or added them; a person can look at them and accept them with `switchboard allow {}`",
+            self.child_name()
+        );
+        match text.strip_suffix('}').filter(|_| text.starts_with('{')) {
+            Some(open) => format!(r#"{open},"held":{}}}"#, quoted(&hint)),
+            None => format!("{text}\n{hint}"),
+        }
+    }
+}
