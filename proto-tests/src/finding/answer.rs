@@ -119,7 +119,9 @@ impl Entry {
 /// The subtools of all suites in an answer of `find`, in order, each with its server. A line names its suite, or
 /// stands below a line that does.
 pub fn found(text: &str, servers: &[RecordedServer]) -> Vec<(String, Entry)> {
-    let (entries, lines) = split_json(text);
+    // A suite that is split has two tools.
+    let text = text.replace("_suite_write", "_suite");
+    let (entries, lines) = split_json(&text);
     let entries = entries.into_iter().map(|(_, entry)| entry).chain(lines.lines().map(ToOwned::to_owned));
     let mut found: Vec<(String, Entry)> = Vec::new();
     let mut current = None;

@@ -16,6 +16,8 @@ use crate::home::Home;
 use crate::shim::{Shim, text_of};
 use crate::wait::{TEST_TIMEOUT, until_true};
 
+/// The way with one tool per server.
+pub(super) const UNSPLIT: &str = "suites now, `split: false`";
 /// The name of the tool that searches all suites.
 const FIND: &str = "find";
 
@@ -129,6 +131,15 @@ impl Suites for Before {
     }
 }
 
+/// How the daemon is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunConfig {
+    Default,
+    WithFind,
+    /// One tool per server, also for those that mark some subtools as read-only.
+    Unsplit,
+}
+
 /// A daemon with recorded servers that have all run, and a host.
 pub struct Running {
     shim: Shim,
@@ -140,10 +151,16 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn start(servers: &[RecordedServer], find: bool) -> Self {
+    pub fn start(servers: &[RecordedServer], config: RunConfig) -> Self {
         let home = Home::new();
+        let find = config == RunConfig::WithFind;
         if find {
             home.config(&json!({"aggregate": {"find": true}}));
+        }
+        if config == RunConfig::Unsplit {
+            let unsplit = |server: &RecordedServer| (server.id.clone(), json!({"split": false}));
+            let suites: serde_json::Map<String, Value> = servers.iter().map(unsplit).collect();
+            home.config(&json!({"suites": suites}));
         }
         for server in servers {
             let entry = home.entry(&bins().replay_child, &[&server.id], &[]);
@@ -168,10 +185,15 @@ impl Running {
         Self { shim, start, has_find, _daemon: daemon, _home: home }
     }
 
-    /// Calls the subtool with its smallest arguments; the server echoes them.
+    /// Calls the subtool with its smallest arguments; the server echoes them. A suite that is split says which of its
+    /// tools to use.
     fn call(&mut self, server: &RecordedServer, subtool: &str) {
         let arguments = call_arguments(server.tool(subtool));
-        let text = ask(&mut self.shim, &server.suite(), &arguments);
+        let mut text = ask(&mut self.shim, &server.suite(), &arguments);
+        let writing = format!("{}_write", server.suite());
+        if text.contains(&format!("call it with `{writing}`")) {
+            text = ask(&mut self.shim, &writing, &arguments);
+        }
         let echo = format!("{subtool} {}", smallest_arguments(server.tool(subtool)));
         assert_eq!(text, echo, "calling `{subtool}` of {} failed", server.id);
     }
@@ -209,14 +231,16 @@ pub fn measure() -> Finding {
     let servers = RecordedServer::all();
     let (heldout, tuned) = (heldout(), tuned());
     let eleven = &servers[..ELEVEN];
-    let mut now = Running::start(&servers, false);
-    let with_find = Running::start(&servers, true);
+    let mut now = Running::start(&servers, RunConfig::Default);
+    let with_find = Running::start(&servers, RunConfig::WithFind);
     let mut with_find = with_find.has_find.then_some(with_find);
 
     let mut texts = vec![listed(eleven), listed(&servers), earlier(eleven), earlier(&servers)];
-    texts.extend([Running::start(eleven, false).start.clone(), now.start.clone()]);
+    let start = |servers: &[RecordedServer], config: RunConfig| Running::start(servers, config).start.clone();
+    texts.extend([start(eleven, RunConfig::Default), now.start.clone()]);
+    texts.extend([start(eleven, RunConfig::Unsplit), start(&servers, RunConfig::Unsplit)]);
     if let Some(with_find) = &with_find {
-        texts.extend([Running::start(eleven, true).start.clone(), with_find.start.clone()]);
+        texts.extend([start(eleven, RunConfig::WithFind), with_find.start.clone()]);
     }
     let mut starts = starts(&texts).into_iter();
 
@@ -234,6 +258,7 @@ pub fn measure() -> Finding {
             heldout: Some(tally(&mut now, &servers, &heldout)),
             tuned: Some(tally(&mut now, &servers, &tuned)),
         },
+        Way { name: UNSPLIT, start: starts.next(), heldout: None, tuned: None },
         Way {
             name: "suites now, with `find`",
             start: starts.next(),
@@ -347,7 +372,7 @@ fn whole(suites: &mut dyn Suites, server: &RecordedServer) -> Whole {
 /// The daemon's descriptions, for reading.
 pub fn descriptions() -> Vec<(String, String)> {
     let servers = RecordedServer::all();
-    let mut running = Running::start(&servers, false);
+    let mut running = Running::start(&servers, RunConfig::Default);
     let tools = running.shim.tools();
     let text = |tool: &Value| tool["description"].as_str().unwrap_or_default().to_owned();
     tools.iter().map(|(name, tool)| (name.clone(), text(tool))).collect()
