@@ -95,8 +95,10 @@ pub(in crate::http) fn suite_json(suite: &Suite, access: Access) -> Value {
             "max": settings.max,
             "idleMs": u64::try_from(settings.idle.as_millis()).unwrap_or(u64::MAX),
             "starts": pool.start_count(),
-            "workspace": pool.workspace(),
         });
+        if let Some(root) = pool.workspace() {
+            body["pool"]["workspace"] = json!(root);
+        }
         body["children"] = pool.members().iter().map(|member| member_state(member)).collect();
     }
     body
