@@ -9,6 +9,9 @@ const ADA = { action: 'accept', content: { name: 'Ada' } };
 const ROOTS = { roots: [{ uri: 'file:///somewhere', name: 'somewhere' }] };
 const REPLY = { role: 'assistant', model: 'a-model', content: { type: 'text', text: 'forty-two' }, stopReason: 'endTurn' };
 
+/** Whole definitions, as the child wrote them. */
+export const WHOLE_LIST = { action: 'introspect', args: { verbosity: 'full' } };
+
 /** How an answer of a child looks to a host of the other era; `direct` is what the child itself said. */
 const AS_IT_IS = direct => direct;
 
@@ -24,7 +27,7 @@ export const CHECKS = [
         if (!host.isSuite) return (await host.client.listTools()).tools;
         const { tools } = await host.client.listTools();
         assert.deepEqual(tools.map(({ name }) => name), ['era_suite']);
-        const { content } = await host.client.callTool({ name: 'era_suite', arguments: { action: 'introspect' } });
+        const { content } = await host.client.callTool({ name: 'era_suite', arguments: WHOLE_LIST });
         return JSON.parse(content[0].text).tools.map(briefly);
     }, (direct, host, era) => {
         if (host.isSuite) return direct.map(briefly);

@@ -73,5 +73,13 @@ async function connect(transport, capabilities) {
 /** How a tool is called on a face: by its own name, or through its child's suite. */
 export const plainly = client => (_child, name, args, options) =>
     client.callTool({ name, arguments: args }, undefined, options);
-export const bySuite = client => (child, subtool, args, options) =>
-    client.callTool({ name: `${child}_suite`, arguments: { action: 'call', subtool, args } }, undefined, options);
+export const bySuite = client => async (child, subtool, args, options) => {
+    const call = name => client.callTool({ name, arguments: { action: 'call', subtool, args } }, undefined, options);
+    const result = await call(`${child}_suite`);
+    // A server that marks what it only reads has a second tool for what writes.
+    const other = result.isError && result.content[0]?.text?.match(/call it with `(\w+_suite_write)`/);
+    return other ? call(other[1]) : result;
+};
+
+/** The names of the suites in a list; each may have a second tool for what writes. */
+export const suiteNames = tools => tools.map(({ name }) => name).filter(name => !name.endsWith('_suite_write')).sort();

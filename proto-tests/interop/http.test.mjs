@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { checks } from './checks.mjs';
 import { children } from './children.mjs';
-import { bySuite, direct, overHttp, plainly, surroundings } from './hosts.mjs';
+import { bySuite, direct, overHttp, plainly, suiteNames, surroundings } from './hosts.mjs';
 import { callId, cancelled, until } from './tap.mjs';
 
 const { home, tcp, token } = surroundings();
@@ -18,7 +18,7 @@ describe('a host on /proxy', () => {
 
     test('tools/list is one suite per child', async () => {
         const { tools } = await host.listTools();
-        assert.deepEqual(tools.map(({ name }) => name).sort(), names.map(name => `${name}_suite`).sort());
+        assert.deepEqual(suiteNames(tools), names.map(name => `${name}_suite`).sort());
     });
 
     for (const { title, run } of checks('http', home)) test(title, () => run(bySuite(host)));

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { checks } from './checks.mjs';
 import { children } from './children.mjs';
-import { CreateMessageRequestSchema, ElicitRequestSchema, bySuite, direct, overHttp, plainly, surroundings } from './hosts.mjs';
+import { bySuite, CreateMessageRequestSchema, direct, ElicitRequestSchema, overHttp, plainly, suiteNames, surroundings } from './hosts.mjs';
 
 const { home } = surroundings();
 const names = Object.keys(children(home));
@@ -27,7 +27,7 @@ describe('a host on /mcp', () => {
 
     test('tools/list is one suite per child', async () => {
         const { tools } = await host.listTools();
-        assert.deepEqual(tools.map(({ name }) => name).sort(), names.map(name => `${name}_suite`).sort());
+        assert.deepEqual(suiteNames(tools), names.map(name => `${name}_suite`).sort());
     });
 
     for (const { title, run } of checks('registry', home)) test(title, () => run(bySuite(host)));

@@ -210,8 +210,9 @@ fn every_behaviour_has_a_row() {
     let rows = [HANDSHAKE, LISTS, FRAMING, ANSWERS, ASKING, DYING].concat();
     let tested: BTreeSet<_> =
         rows.iter().map(|(behaviour, _)| behaviour.split(' ').next().unwrap()).collect();
-    // Two are not servers; the others have their own tests: transcripts, terminal, orphans and manifests.
+    // Two are not servers; the others have their own tests: transcripts, terminal, orphans, manifests, split and drift.
     let other_tests = BTreeSet::from([
+        "annotated",
         "chain-link",
         "chains",
         "escapes",
@@ -219,6 +220,7 @@ fn every_behaviour_has_a_row() {
         "prompts-slow",
         "script",
         "stops-guard",
+        "tools-of",
     ]);
     let known: BTreeSet<_> = evil::behaviours().map(|behaviour| behaviour.name).collect();
     assert_eq!(&tested | &other_tests, known);

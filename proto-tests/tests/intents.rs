@@ -6,5 +6,9 @@ use proto_tests::finding::measure::measure;
 #[test]
 fn the_right_subtool_is_found_within_every_bound() {
     let beyond = measure().beyond_bounds();
-    assert!(beyond.is_empty(), "`cargo run -p proto-tests --bin finding` shows the figures\n{}", beyond.join("\n"));
+    assert!(
+        beyond.is_empty(),
+        "`cargo run -p proto-tests --bin finding` shows the figures\n{}",
+        beyond.join("\n")
+    );
 }

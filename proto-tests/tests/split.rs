@@ -130,7 +130,11 @@ fn a_server_that_marks_some_tools_is_shown_as_two() {
     assert_eq!(tools.keys().collect::<Vec<_>>(), ["fs_suite", "fs_suite_write"]);
     assert_eq!(tools["fs_suite"]["annotations"], json!({"readOnlyHint": true, "openWorldHint": false}));
     assert!(tools["fs_suite_write"].get("annotations").is_none(), "one is silent");
-    assert_eq!(tools["fs_suite"]["inputSchema"], tools["fs_suite_write"]["inputSchema"]);
+    let properties = |tool: &str| -> Vec<String> {
+        tools[tool]["inputSchema"]["properties"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(properties("fs_suite"), ["action", "args", "query", "subtool"]);
+    assert_eq!(properties("fs_suite_write"), ["action", "args", "subtool"]);
     ran(&call(&mut shim, "fs_suite", "get"), "get");
     ran(&call(&mut shim, "fs_suite_write", "rm"), "rm");
     ran(&call(&mut shim, "fs_suite_write", "silent"), "silent");
@@ -281,7 +285,9 @@ fn a_tool_that_turns_read_only_stays_where_it_was() {
     });
     is_refused(&call(&mut shim, "a_suite", "rm"), "call it with `a_suite_write`");
     ran(&call(&mut shim, "a_suite_write", "rm"), "rm");
-    ran(&call(&mut shim, "a_suite", "new"), "new");
+    // A new tool says so itself, too: a person accepts it first.
+    is_refused(&call(&mut shim, "a_suite", "new"), "call it with `a_suite_write`");
+    ran(&call(&mut shim, "a_suite_write", "new"), "new");
     assert_eq!(introspect(&mut shim, "a_suite", &json!({"subtool": "rm"}))["tools"][0]["access"], "writes");
     // Nor between two starts.
     server.lists(&[reads("get"), writes("rm")]);

@@ -63,9 +63,9 @@ fn hosts_see_one_tool_per_child_and_nothing_else() {
             "type": "object",
             "properties": {
                 "action": {"type": "string", "enum": ["introspect", "call"], "description": "introspect finds subtools, call runs one"},
-                "subtool": {"type": "string", "description": "Name of the subtool"},
-                "args": {"type": "object", "description": "Arguments of the subtool", "additionalProperties": true},
-                "query": {"type": "string", "description": "For introspect: what you want to do"},
+                "subtool": {"type": "string", "description": "Which subtool"},
+                "args": {"type": "object", "description": "Its arguments", "additionalProperties": true},
+                "query": {"type": "string", "description": "What you want to do"},
             },
             "required": ["action"],
         })

@@ -18,6 +18,7 @@ pub mod failure;
 pub mod find_tool;
 mod found;
 pub mod introspect;
+mod known_tools;
 mod lenient;
 pub mod login;
 mod obstacle;
@@ -36,7 +37,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_definitions::config::{Config, Describe, Mode, Scope, SuiteConfig};
+use switchboard_definitions::config::{Config, Describe, Mode, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
@@ -48,11 +49,10 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::caller::mailbox::MessageKind;
-use crate::child::{ChildError, Limits, ServerInfo, ToolList};
+use crate::child::{ChildError, Limits, ToolList};
 use crate::observe::metrics::OperationNotes;
 use crate::observe::metrics::suite_metrics::SuiteMetrics;
 use crate::pool::baseline::ToolBaseline;
-use crate::pool::manifest::Manifest;
 use crate::pool::{Lease, Pool, PoolError, PoolStatus};
 use crate::savings::recorder::Fingerprint;
 use crate::suite::failure::Failure;
@@ -244,27 +244,6 @@ impl Suite {
         }
     }
 
-    /// The server info of the running child, or of the last one that ran.
-    pub fn server_info(&self) -> Option<ServerInfo> {
-        let pool = self.pool.as_ref()?;
-        match pool.running().first() {
-            Some(child) => Some(child.server_info().clone()),
-            None => Some(pool.manifest()?.server_info.clone()),
-        }
-    }
-
-    /// What is known about the child without starting it.
-    pub fn manifest(&self) -> Option<Arc<Manifest>> {
-        self.pool.as_ref().and_then(|pool| pool.manifest())
-    }
-
-    /// The tools, without starting a child: those of a running child, else those of the manifest.
-    pub fn tools_if_known(&self) -> Option<Arc<ToolList>> {
-        let pool = self.pool.as_ref()?;
-        let running = pool.running().iter().find_map(|child| child.known_tools());
-        running.or_else(|| pool.manifest().map(|manifest| manifest.tools.clone()))
-    }
-
     pub fn unavailable(&self, subtool: Option<&str>, error: PoolError) -> Failure {
         match error {
             PoolError::Child(error) => self.failed(subtool, error),
@@ -420,37 +399,6 @@ impl Suite {
             pool.savings_recorder().record_fetched(pool.fingerprint(), mark, text);
         }
         SuiteReply::Own(text_result(text, false))
-    }
-
-    /// The tools of the running child. If none runs but a manifest exists, returns its tools and starts a
-    /// child in the background for the call that is likely to follow.
-    async fn known_tools(&self, call: CallContext<'_>) -> Result<Arc<ToolList>, Failure> {
-        let pool = self.pool()?;
-        // With session scope, reading another session's child does not count as use.
-        let shares = pool.settings().scope != Scope::Session;
-        if let Some(known) = pool.running().iter().find_map(|child| child.known_tools()) {
-            if shares {
-                pool.note_use(call.caller, true);
-            }
-            return Ok(known);
-        }
-        if let Some(manifest) = pool.manifest() {
-            if shares {
-                pool.note_use(call.caller, pool.status() == PoolStatus::Ready);
-            }
-            pool.warm_up(self.limits);
-            return Ok(manifest.tools.clone());
-        }
-        let lease = self.lease(call).await?;
-        lease.tools(self.limits, Instant::now()).await.map_err(|error| self.failed(call.tool, error))
-    }
-
-    /// Whether the child is known to have this tool.
-    pub fn has_tool(&self, name: &str) -> bool {
-        let Some(pool) = &self.pool else { return false };
-        let has = |list: &ToolList| list.find(name).is_some();
-        pool.running().iter().any(|child| child.known_tools().is_some_and(|list| has(&list)))
-            || pool.manifest().is_some_and(|manifest| has(&manifest.tools))
     }
 
     pub fn not_allowed(&self, subtool: &str) -> SuiteReply {

@@ -186,7 +186,7 @@ fn shown_name<'n>(entry: &str, names: &[&'n str]) -> Option<&'n str> {
     let line = line.trim_start_matches(['-', '*', ' ', '`', '"']);
     let begins = |name: &&&str| {
         let Some(rest) = line.strip_prefix(**name) else { return false };
-        rest.is_empty() || ["(", " - ", ": ", "`", "\""].iter().any(|next| rest.starts_with(next))
+        rest.is_empty() || ["(", " - ", " [", ": ", "`", "\""].iter().any(|next| rest.starts_with(next))
     };
     names.iter().find(begins).copied()
 }

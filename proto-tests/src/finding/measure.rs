@@ -16,8 +16,6 @@ use crate::home::Home;
 use crate::shim::{Shim, text_of};
 use crate::wait::{TEST_TIMEOUT, until_true};
 
-/// The way with one tool per server.
-pub(super) const UNSPLIT: &str = "suites now, `split: false`";
 /// The name of the tool that searches all suites.
 const FIND: &str = "find";
 
@@ -258,7 +256,7 @@ pub fn measure() -> Finding {
             heldout: Some(tally(&mut now, &servers, &heldout)),
             tuned: Some(tally(&mut now, &servers, &tuned)),
         },
-        Way { name: UNSPLIT, start: starts.next(), heldout: None, tuned: None },
+        Way { name: "suites now, `split: false`", start: starts.next(), heldout: None, tuned: None },
         Way {
             name: "suites now, with `find`",
             start: starts.next(),

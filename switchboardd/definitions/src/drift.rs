@@ -25,7 +25,7 @@ const MAX_SHOWN: usize = 40;
 
 /// One tool as its server wrote it.
 #[derive(Debug, Clone, Copy)]
-pub struct ToolText<'a> {
+pub struct ListedText<'a> {
     pub name: &'a str,
     /// The whole definition.
     pub raw: &'a str,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use switchboard_definitions::definition::Definition;
-use switchboard_definitions::drift::{BaselineError, Drift, ToolStore, ToolText};
+use switchboard_definitions::drift::{BaselineError, Drift, ListedText, ToolStore};
 use switchboard_wire::event_loop::{may_block, try_run_blocking};
 use switchboard_wire::members::Members;
 use tokio::time::Instant;
@@ -186,8 +186,8 @@ impl ToolBaseline {
 
     fn compare_now(&self, tools: &Arc<ToolList>, version: Option<&str>) -> Arc<Drift> {
         may_block();
-        let texts: Vec<ToolText<'_>> =
-            tools.tools.iter().map(|tool| ToolText { name: &tool.name, raw: tool.raw.get() }).collect();
+        let texts: Vec<ListedText<'_>> =
+            tools.tools.iter().map(|tool| ListedText { name: &tool.name, raw: tool.raw.get() }).collect();
         let stamp = self.store.stamp(&self.file, &self.name);
         let compared = self.store.compare(&self.file, &self.name, &texts, version);
         let (drift, is_news) = match compared {
@@ -212,7 +212,7 @@ impl ToolBaseline {
         drift
     }
 
-    fn unknown(&self, error: &BaselineError, texts: &[ToolText<'_>]) -> (Arc<Drift>, bool) {
+    fn unknown(&self, error: &BaselineError, texts: &[ListedText<'_>]) -> (Arc<Drift>, bool) {
         let drift = Drift::unknown(error, texts);
         let known = self.drift().is_some_and(|before| before.damaged == drift.damaged);
         (Arc::new(drift), !known)
@@ -293,8 +293,8 @@ mod tests {
         let again = Baselines::new(folder.path());
         again.load(&definition(), &reader, &info("2"));
         assert!(!again.of(&definition()).is_accepted_reader("a"));
-        let texts: Vec<ToolText<'_>> =
-            reader.tools.iter().map(|tool| ToolText { name: &tool.name, raw: tool.raw.get() }).collect();
+        let texts: Vec<ListedText<'_>> =
+            reader.tools.iter().map(|tool| ListedText { name: &tool.name, raw: tool.raw.get() }).collect();
         ToolStore::new(folder.path()).accept(Path::new("/f"), "s", &texts, Some("2")).unwrap();
         baselines.load(&definition(), &reader, &info("2"));
         assert!(baseline.is_accepted_reader("a") && baseline.is_accepted_reader("b"));

@@ -11,7 +11,7 @@ use crate::signature::{Detail, prune, written_name};
 /// How many tools are described.
 pub(super) const MAX_FOUND: usize = 3;
 /// The longest schema that is shown, in bytes; a longer one is shown as a signature.
-const MAX_SCHEMA: usize = 800;
+const MAX_SCHEMA: usize = 550;
 /// How long a signature of the best tool and of the next ones may be before it shows less.
 const MAX_FIRST: usize = 500;
 const MAX_NEXT: usize = 160;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use switchboard_definitions::definition::Definition;
-use switchboard_definitions::drift::{Drift, ToolStore, ToolText};
+use switchboard_definitions::drift::{Drift, ListedText, ToolStore};
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::TrustStatus;
 use switchboard_wire::visible::visible;
@@ -57,9 +57,9 @@ pub(crate) fn of(local: &LocalConfig, definition: &Definition) -> Option<Changed
     (!drift.is_none()).then_some(ChangedServer { name, file, drift, manifest })
 }
 
-fn texts(manifest: &Manifest) -> Vec<ToolText<'_>> {
+fn texts(manifest: &Manifest) -> Vec<ListedText<'_>> {
     let tools = manifest.tools.tools.iter();
-    tools.map(|tool| ToolText { name: &tool.name, raw: tool.raw.get() }).collect()
+    tools.map(|tool| ListedText { name: &tool.name, raw: tool.raw.get() }).collect()
 }
 
 /// Shows the differences and asks; false if they are not accepted.

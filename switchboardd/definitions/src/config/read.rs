@@ -1,5 +1,6 @@
 //! Reads a [`Config`] from the members of the file. Tests compare the key lists with the schema.
 
+mod introspection;
 mod misplaced;
 mod permissions;
 
@@ -10,13 +11,15 @@ use std::path::Path;
 use url::Url;
 
 use super::{
-    BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, Describe, DriftPolicy, Expose, Http,
-    Introspection, Mode, OauthConfig, PoolConfig, RecordMode, Scope, Strategy, SuiteConfig, Timeouts,
-    TimeoutsOverride, TrustConfig, Watch, glob_set,
+    BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Expose, Http, OauthConfig,
+    PoolConfig, RecordMode, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
+    glob_set,
 };
 use crate::document::{Fields, Node};
 use crate::expand::{ExpansionContext, Template};
 use crate::suite_name;
+pub(super) use introspection::INTROSPECTION;
+use introspection::{introspection, summary};
 pub(super) use misplaced::unread;
 use misplaced::{
     NESTED_KEYS, STRICTEST_TRUST, closed, inside, misplaced_reason, mistyped, restrict_misplaced,
@@ -61,15 +64,10 @@ pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
 pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
 pub(super) const EXPOSE: [&str; 2] = ["allow", "deny"];
 pub(super) const TIMEOUTS: [&str; 3] = ["childSpawnMs", "rpcMs", "maxMs"];
-pub(super) const INTROSPECTION: [&str; 5] =
-    ["mode", "summaryMaxChars", "maxBytes", "describe", "describeMaxChars"];
 pub(super) const CONFLICTS: [&str; 2] = ["strategy", "order"];
 pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"];
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-const SUMMARY: (u64, u64) = (8, 4096);
-const DESCRIBE_CHARS: (u64, u64) = (80, 4096);
-const INTROSPECTED: (u64, u64) = (500, 10_000_000);
 /// Each glob is a walk through folders.
 const MAX_GLOBS: usize = 64;
 const MAX_POOL: u64 = 64;
@@ -367,53 +365,6 @@ fn timeouts(node: &Node<'_>) -> TimeoutsOverride {
     }
 }
 
-fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
-    let Some(fields) = node.object() else {
-        return Introspection { mode: Mode::Redacted, describe: Describe::Off, ..base };
-    };
-    fields.reject_unknown(&INTROSPECTION);
-    let modes = [
-        ("summary", Mode::Summary),
-        ("compact", Mode::Compact),
-        ("full", Mode::Full),
-        ("redacted", Mode::Redacted),
-    ];
-    let describes = [Describe::Full, Describe::Names, Describe::Off].map(|much| (much.as_str(), much));
-    let near = |(_, near): &(&str, Option<&str>)| {
-        !matches!(near, Some("summaryMaxChars" | "describeMaxChars" | "maxBytes"))
-    };
-    let strangers = fields.unknown_members(&INTROSPECTION);
-    let mistyped = strangers.are_more || strangers.first.iter().any(near);
-    Introspection {
-        mode: match fields.get("mode") {
-            Some(node) => node.word(&modes).unwrap_or(Mode::Redacted),
-            None if mistyped => Mode::Redacted,
-            None => base.mode,
-        },
-        summary_max_chars: fields
-            .get("summaryMaxChars")
-            .and_then(|node| summary(&node))
-            .unwrap_or(base.summary_max_chars),
-        describe: match fields.get("describe") {
-            Some(node) => node.word(&describes).unwrap_or(Describe::Off),
-            None if mistyped => Describe::Off,
-            None => base.describe,
-        },
-        describe_max_chars: fields
-            .get("describeMaxChars")
-            .and_then(|node| count(&node, DESCRIBE_CHARS.0, DESCRIBE_CHARS.1))
-            .unwrap_or(base.describe_max_chars),
-        max_bytes: fields
-            .get("maxBytes")
-            .and_then(|node| count(&node, INTROSPECTED.0, INTROSPECTED.1))
-            .unwrap_or(base.max_bytes),
-    }
-}
-
-fn summary(node: &Node<'_>) -> Option<usize> {
-    count(node, SUMMARY.0, SUMMARY.1)
-}
-
 fn http(node: &Node<'_>, base: Http) -> Http {
     let before = node.problem_count();
     let Some(fields) = node.object() else { return closed() };
@@ -470,6 +421,7 @@ fn globs(node: &Node<'_>) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Mode;
     use super::*;
     use crate::document::Document;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::difference::{clipped, difference, name, quoted};
 use super::known_tool::KnownTool;
-use super::{Drift, MAX_SHOWN, ToolText};
+use super::{Drift, ListedText, MAX_SHOWN};
 use crate::digest;
 
 /// A longer name is kept by its digest.
@@ -99,7 +99,7 @@ pub(super) fn key(name: &str) -> String {
 
 /// Compares a server's tools with what was accepted. Also returns a mark for each change, by which a change that was
 /// reported before is known.
-pub(super) fn compare(accepted: &AcceptedTools, tools: &[ToolText<'_>]) -> (Drift, Vec<String>) {
+pub(super) fn compare(accepted: &AcceptedTools, tools: &[ListedText<'_>]) -> (Drift, Vec<String>) {
     let mut drift = Drift::default();
     let (mut changes, mut marks): (Vec<ToolChange>, Vec<String>) = (Vec::new(), Vec::new());
     let mut seen = HashSet::with_capacity(tools.len());
@@ -219,12 +219,12 @@ fn added(tool: &str, known: &KnownTool) -> ToolChange {
 mod tests {
     use super::*;
 
-    fn texts(tools: &[(&'static str, &'static str)]) -> Vec<ToolText<'static>> {
-        tools.iter().map(|(name, raw)| ToolText { name, raw }).collect()
+    fn texts(tools: &[(&'static str, &'static str)]) -> Vec<ListedText<'static>> {
+        tools.iter().map(|(name, raw)| ListedText { name, raw }).collect()
     }
 
     fn accepted(tools: &[(&'static str, &'static str)]) -> AcceptedTools {
-        let one = |tool: &ToolText<'_>| {
+        let one = |tool: &ListedText<'_>| {
             (key(tool.name), AcceptedTool { versions: vec![KnownTool::of(*tool)], may_be_absent: false })
         };
         texts(tools).iter().map(one).collect()
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn ten_thousand_changes_are_counted() {
         let names: Vec<String> = (0..10_000).map(|at| format!("t{at}")).collect();
-        let tools: Vec<ToolText<'_>> = names.iter().map(|name| ToolText { name, raw: "{}" }).collect();
+        let tools: Vec<ListedText<'_>> = names.iter().map(|name| ListedText { name, raw: "{}" }).collect();
         let (drift, marks) = compare(&AcceptedTools::new(), &tools);
         assert_eq!((drift.changes.len(), drift.more), (MAX_SHOWN, 10_000 - MAX_SHOWN));
         assert!(drift.summary().len() < 500, "{}", drift.summary());

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::ToolText;
+use super::ListedText;
 use crate::digest;
 
 /// A longer definition is kept by its digest only.
@@ -29,7 +29,7 @@ pub struct KnownTool {
 }
 
 impl KnownTool {
-    pub fn of(tool: ToolText<'_>) -> Self {
+    pub fn of(tool: ListedText<'_>) -> Self {
         let parsed: Result<Value, _> = serde_json::from_str(tool.raw);
         let Ok(parsed) = parsed else {
             // Nested too deeply to be parsed: any difference counts.
@@ -123,7 +123,7 @@ mod tests {
 
     #[track_caller]
     fn check(one: &str, other: &str, same: bool) {
-        let known = |raw| KnownTool::of(ToolText { name: "x", raw });
+        let known = |raw| KnownTool::of(ListedText { name: "x", raw });
         assert_eq!(known(one).digest == known(other).digest, same, "{one} {other}");
     }
 
@@ -145,10 +145,10 @@ mod tests {
     #[test]
     fn a_long_or_deep_definition_is_known_by_its_digest() {
         let long = format!(r#"{{"description":"{}"}}"#, "d".repeat(1024 * 1024));
-        let known = KnownTool::of(ToolText { name: "x", raw: &long });
+        let known = KnownTool::of(ListedText { name: "x", raw: &long });
         assert!(known.definition.is_none() && serde_json::to_string(&known).unwrap().len() < 200);
         let deep = format!("{{\"inputSchema\":{}{}}}", "[".repeat(500), "]".repeat(500));
-        let known = KnownTool::of(ToolText { name: "x", raw: &deep });
+        let known = KnownTool::of(ListedText { name: "x", raw: &deep });
         assert!(known.definition.is_none());
         check(&deep, &deep.replace("inputSchema", "inputSchemb"), false);
     }

@@ -14,7 +14,7 @@ use switchboard_wire::folder::private_folder;
 
 use super::changes::{AcceptedTool, AcceptedTools, compare, key};
 use super::known_tool::KnownTool;
-use super::{Drift, ToolText};
+use super::{Drift, ListedText};
 use crate::digest;
 use crate::files::{open_own, private, replace};
 
@@ -94,7 +94,7 @@ impl ToolStore {
         &self,
         file: &Path,
         name: &str,
-        tools: &[ToolText<'_>],
+        tools: &[ListedText<'_>],
         server_version: Option<&str>,
     ) -> Result<Compared, BaselineError> {
         let entry = BaselineOf { file, name };
@@ -130,7 +130,7 @@ impl ToolStore {
         &self,
         file: &Path,
         name: &str,
-        tools: &[ToolText<'_>],
+        tools: &[ListedText<'_>],
         server_version: Option<&str>,
     ) -> Result<Drift, BaselineError> {
         let record = self.read(BaselineOf { file, name })?;
@@ -142,7 +142,7 @@ impl ToolStore {
         &self,
         file: &Path,
         name: &str,
-        tools: &[ToolText<'_>],
+        tools: &[ListedText<'_>],
         server_version: Option<&str>,
     ) -> Result<(), BaselineError> {
         let entry = BaselineOf { file, name };
@@ -196,7 +196,7 @@ impl ToolStore {
 
 impl Drift {
     /// Nothing counts as accepted, because it is not known what was.
-    pub fn unknown(error: &BaselineError, tools: &[ToolText<'_>]) -> Self {
+    pub fn unknown(error: &BaselineError, tools: &[ListedText<'_>]) -> Self {
         let unaccepted: std::collections::HashSet<Box<str>> =
             tools.iter().map(|tool| tool.name.into()).collect();
         let added = unaccepted.clone();
@@ -204,7 +204,7 @@ impl Drift {
     }
 }
 
-fn compared(record: &BaselineFile, tools: &[ToolText<'_>], version: Option<&str>) -> (Drift, Vec<String>) {
+fn compared(record: &BaselineFile, tools: &[ListedText<'_>], version: Option<&str>) -> (Drift, Vec<String>) {
     let (mut drift, marks) = compare(&record.tools, tools);
     let (was, is) = (record.server_version.as_deref(), version.map(short_version));
     if let (Some(was), Some(is)) = (was, is)
@@ -221,13 +221,13 @@ fn short_version(version: &str) -> String {
 }
 
 impl BaselineFile {
-    fn first(entry: BaselineOf<'_>, tools: &[ToolText<'_>], server_version: Option<&str>) -> Self {
+    fn first(entry: BaselineOf<'_>, tools: &[ListedText<'_>], server_version: Option<&str>) -> Self {
         let mut record = Self::default();
         record.accept(entry, tools, server_version);
         record
     }
 
-    fn accept(&mut self, entry: BaselineOf<'_>, tools: &[ToolText<'_>], server_version: Option<&str>) {
+    fn accept(&mut self, entry: BaselineOf<'_>, tools: &[ListedText<'_>], server_version: Option<&str>) {
         self.version = VERSION;
         (self.server, self.file) = (entry.name.to_owned(), entry.file.to_owned());
         self.server_version = server_version.map(short_version);
@@ -280,9 +280,9 @@ mod tests {
 
     use super::*;
 
-    const A: ToolText<'_> = ToolText { name: "a", raw: r#"{"description":"A"}"# };
-    const B: ToolText<'_> = ToolText { name: "b", raw: r#"{"description":"B"}"# };
-    const A2: ToolText<'_> = ToolText { name: "a", raw: r#"{"description":"A two"}"# };
+    const A: ListedText<'_> = ListedText { name: "a", raw: r#"{"description":"A"}"# };
+    const B: ListedText<'_> = ListedText { name: "b", raw: r#"{"description":"B"}"# };
+    const A2: ListedText<'_> = ListedText { name: "a", raw: r#"{"description":"A two"}"# };
 
     struct Rig {
         folder: tempfile::TempDir,
@@ -296,11 +296,11 @@ mod tests {
             Self { folder, store }
         }
 
-        fn compare(&self, tools: &[ToolText<'_>]) -> Compared {
+        fn compare(&self, tools: &[ListedText<'_>]) -> Compared {
             self.store.compare(Path::new("/f"), "s", tools, Some("1")).unwrap()
         }
 
-        fn accept(&self, tools: &[ToolText<'_>]) {
+        fn accept(&self, tools: &[ListedText<'_>]) {
             self.store.accept(Path::new("/f"), "s", tools, Some("1")).unwrap();
         }
     }
@@ -381,7 +381,8 @@ mod tests {
             let tools: Vec<(String, String)> = (0..12_000)
                 .map(|at| (format!("t{round}-{at}"), format!(r#"{{"description":"{long}{round}"}}"#)))
                 .collect();
-            let tools: Vec<ToolText<'_>> = tools.iter().map(|(name, raw)| ToolText { name, raw }).collect();
+            let tools: Vec<ListedText<'_>> =
+                tools.iter().map(|(name, raw)| ListedText { name, raw }).collect();
             let compared = rig.compare(&tools);
             assert!(compared.drift.summary().len() < 2500);
             assert!(compared.drift.lines().iter().all(|line| line.len() < 1000));
@@ -390,7 +391,7 @@ mod tests {
             assert!(length < 8 * 1024 * 1024, "{length}");
         }
         let huge = format!(r#"{{"description":"{}"}}"#, "d".repeat(1024 * 1024));
-        let drift = rig.compare(&[ToolText { name: "t1-0", raw: &huge }]).drift;
+        let drift = rig.compare(&[ListedText { name: "t1-0", raw: &huge }]).drift;
         let of_tool = drift.changes.iter().find(|change| change.tool == "`t1-0`").unwrap();
         assert!(of_tool.details[0].contains("too long to be shown"), "{:?}", of_tool.details);
     }
