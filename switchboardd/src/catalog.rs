@@ -173,6 +173,7 @@ impl Catalog {
         for (at, suite) in self.suites.iter().enumerate() {
             let known = before.by_child.get(suite.child_name()).map(|at| (&before.suites[*at], *at));
             if let Some((earlier, place)) = known
+                && !suite.is_held()
                 && suite.is_same_server(earlier)
                 && let Some(manifest) = before.listed_tools.manifest(place)
             {
@@ -248,8 +249,8 @@ impl Catalog {
         if let Some((suite, part)) = as_shown.and_then(|(child, part)| Some((self.child(child)?, part))) {
             return Some((suite, part));
         }
-        if let Some(suite) = self.suite(name) {
-            return Some((suite, suite.current_part()));
+        if let Some(at) = self.by_name.get(name) {
+            return Some((&self.suites[*at], self.listed_tools.part(*at)));
         }
         self.by_writing_name.get(name).map(|at| (&self.suites[*at], SuitePart::Writing))
     }

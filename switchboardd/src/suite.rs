@@ -352,7 +352,10 @@ impl Suite {
                 Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
                 Some(_) if self.refuses(&list, subtool).await => return Err(self.held_tool(subtool)),
                 Some(tool) => self.fetched(caller, &introspect::single(tool, options)),
-                None => self.unknown_subtool(subtool, &list),
+                None => {
+                    let drift = self.held_drift(&list).await;
+                    self.unknown_subtool(subtool, &self.without_held(&list, drift.as_deref()))
+                }
             });
         }
         let query = match text_member(arguments, "query") {

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::ShownTools;
 use crate::pool::manifest::Manifest;
-use crate::suite::Suite;
 use crate::suite::description::{ListedTool, SuiteFacts};
 use crate::suite::own_words;
+use crate::suite::{Suite, SuitePart};
 
 const BURST: u32 = 4;
 const REFILL: Duration = Duration::from_secs(30);
@@ -210,6 +210,12 @@ impl ListedTools {
         self.lock().prints
     }
 
+    /// What the tool with a suite's own name reaches, as hosts are shown it now.
+    pub(super) fn part(&self, at: usize) -> SuitePart {
+        let list = self.lock();
+        list.entries.get(at).and_then(|entry| entry.tools.first()).map(|tool| tool.part).unwrap_or_default()
+    }
+
     /// The entry of the tool that searches all suites; empty without one.
     pub(super) fn find_tool(&self) -> String {
         self.lock().find_tool.clone().unwrap_or_default()
@@ -282,7 +288,6 @@ impl ChangeLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::SuitePart;
 
     #[test]
     fn a_flapping_suite_changes_a_few_times_and_then_once_per_pause() {

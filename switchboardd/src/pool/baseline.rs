@@ -169,12 +169,17 @@ impl ToolBaseline {
         self.drift().is_some_and(|drift| drift.read_only.contains(tool))
     }
 
+    /// Whether a tool is not as the user accepted it, or nothing has been compared yet.
+    pub fn is_unaccepted(&self, tool: &str) -> bool {
+        self.drift().is_none_or(|drift| drift.unaccepted.contains(tool))
+    }
+
     /// Compares a list that a child sent.
-    pub async fn compare(self: &Arc<Self>, tools: &Arc<ToolList>, info: &ServerInfo) -> Arc<Drift> {
+    pub async fn compare(self: &Arc<Self>, tools: &Arc<ToolList>, info: Option<&ServerInfo>) -> Arc<Drift> {
         if let Some(known) = self.lock().compared(tools) {
             return known;
         }
-        let (baseline, list, version) = (self.clone(), tools.clone(), server_version(info));
+        let (baseline, list, version) = (self.clone(), tools.clone(), info.and_then(server_version));
         let compared = try_run_blocking(move || baseline.compare_now(&list, version.as_deref())).await;
         // The daemon ends, or the comparison panicked: nothing counts as accepted.
         compared.unwrap_or_else(|| {

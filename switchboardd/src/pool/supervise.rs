@@ -142,7 +142,7 @@ impl Pool {
         }
         let server_info = child.server_info().clone();
         for baseline in self.baselines() {
-            baseline.compare(&tools, &server_info).await;
+            baseline.compare(&tools, Some(&server_info)).await;
         }
         let (manifests, mut launches) = (self.services.manifests.clone(), vec![self.launch.clone()]);
         let manifest = Arc::new(Manifest { protocol: child.protocol(), server_info, tools, offers });

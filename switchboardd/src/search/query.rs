@@ -83,9 +83,13 @@ impl Query {
                     let only_typo = variants.len() == 1;
                     each_word(&mut |word| {
                         if let Some(weight) = likeness(stem, word, only_typo) {
+                            let has_room = variants.len() < MAX_VARIANTS;
                             match variants.iter_mut().find(|(known, _)| known == word) {
                                 Some((_, before)) => *before = before.max(weight),
-                                None => variants.push((word.to_owned(), weight)),
+                                None if has_room => {
+                                    variants.push((word.to_owned(), weight));
+                                }
+                                None => {}
                             }
                         }
                     });
@@ -110,6 +114,9 @@ impl Query {
         Self { wanted, unwanted, stems, actions, opposites, intent }
     }
 }
+
+/// How many words of tools stand for one word of the query.
+const MAX_VARIANTS: usize = 24;
 
 /// Two words that a tool writes as one.
 fn compounds(stems: &[String], is_known: &dyn Fn(&str) -> bool) -> Vec<Wanted> {

@@ -108,9 +108,10 @@ impl<'a> TypeWriter<'a> {
             return enum_text(values);
         }
         if let Some(reference) = members.text("$ref") {
-            let Some(target) = self.referenced(members).filter(|_| references < MAX_REFERENCES) else {
+            if references >= MAX_REFERENCES {
                 return "any".to_owned();
-            };
+            }
+            let Some(target) = self.referenced(members) else { return "any".to_owned() };
             // In a circle only the outer type is shown.
             let depth = if self.path.iter().any(|known| *known == reference) { 0 } else { depth };
             self.path.push(reference.into_owned());
@@ -219,7 +220,7 @@ impl<'a> TypeWriter<'a> {
     }
 
     /// What a schema's `$ref` points to, if that is in the same document.
-    fn referenced(&self, members: &Members<'a>) -> Option<Raw<'a>> {
+    fn referenced(&mut self, members: &Members<'a>) -> Option<Raw<'a>> {
         let reference = members.text("$ref")?;
         if reference == "#" {
             return Some(self.root);
@@ -232,7 +233,7 @@ impl<'a> TypeWriter<'a> {
             _ => path
                 .split('/')
                 .take(MAX_REFERENCES)
-                .try_fold(self.root, |node, name| Members::of(node)?.get(&unescaped(name))),
+                .try_fold(self.root, |node, name| self.members(node)?.get(&unescaped(name))),
         }
     }
 

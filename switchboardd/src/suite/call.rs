@@ -212,8 +212,13 @@ impl Suite {
         if list.find(subtool).is_none() {
             list = lease.renew_tools(self.limits).await.map_err(failed)?;
         }
+        let drift = self.held_drift(&list).await;
+        if drift.as_ref().is_some_and(|drift| drift.unaccepted.contains(subtool)) {
+            return Err(self.held_tool(subtool));
+        }
         let Some(tool) = list.find(subtool) else {
             let list = readable(list).await;
+            let list = self.without_held(&list, drift.as_deref());
             return Ok(Some(Rejection::Unknown(self.unknown_subtool(subtool, &list))));
         };
         // In redacted mode, an error about arguments would reveal the schema.

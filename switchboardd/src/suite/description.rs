@@ -146,7 +146,7 @@ impl Suite {
 
     /// What its server says about its use, as one line.
     pub fn own_instructions(&self, facts: &SuiteFacts) -> Option<String> {
-        if facts.is_held() {
+        if self.is_held() || facts.is_held() {
             return None;
         }
         let said = facts
@@ -170,7 +170,7 @@ impl Suite {
             members.push(r#""anthropic/alwaysLoad":true"#.to_owned());
         }
         let longest = self.described_tools(facts).into_iter().filter_map(max_result_chars).max();
-        if let Some(longest) = longest.filter(|_| !facts.is_held()) {
+        if let Some(longest) = longest.filter(|_| !self.is_held() && !facts.is_held()) {
             members.push(format!(r#""anthropic/maxResultSizeChars":{longest}"#));
         }
         (!members.is_empty()).then(|| format!(r#""_meta":{{{}}}"#, members.join(",")).into())

@@ -50,8 +50,7 @@ impl Suite {
     /// What is held of this list; `None` if nothing is ever held.
     pub async fn held_drift(&self, list: &Arc<ToolList>) -> Option<Arc<Drift>> {
         let baseline = self.baseline.as_ref().filter(|baseline| baseline.holds())?;
-        let info = self.server_info()?;
-        Some(baseline.compare(list, &info).await)
+        Some(baseline.compare(list, self.server_info().as_ref()).await)
     }
 
     pub(super) async fn refuses(&self, list: &Arc<ToolList>, tool: &str) -> bool {

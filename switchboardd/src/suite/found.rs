@@ -13,14 +13,14 @@ pub(super) const MAX_FOUND: usize = 3;
 /// The longest schema that is shown, in bytes; a longer one is shown as a signature.
 const MAX_SCHEMA: usize = 550;
 /// How long a signature of the best tool and of the next ones may be before it shows less.
-const MAX_FIRST: usize = 500;
-const MAX_NEXT: usize = 160;
+const MAX_FIRST: usize = 400;
+const MAX_NEXT: usize = 120;
 /// The longest summary of the next tools.
-const NEXT_SUMMARY: usize = 80;
+const NEXT_SUMMARY: usize = 60;
 /// A tool with a lower part of the best one's score is only named.
 const NEAR_BEST: f32 = 0.45;
 /// A list of up to this many tools is shown whole where nothing matches.
-const FEW: usize = 3;
+const FEW: usize = 8;
 
 /// How long parts of the text may be.
 #[derive(Debug, Clone, Copy)]

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use switchboard_definitions::mask::{MASK, is_secret, is_secret_name, looks_secret};
 use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
@@ -54,7 +55,10 @@ impl Suite {
         let hide = |text: &str| {
             hidden.as_ref().map_or_else(|| text.to_owned(), |hidden| hidden.redact(text).into_owned())
         };
-        notes.arguments(recorded(args.get(), &self.settings.redact, &hide));
+        // A model may write the object as a string.
+        let text = string(args).filter(|text| text.trim_start().starts_with('{'));
+        let args = text.as_deref().unwrap_or_else(|| args.get());
+        notes.arguments(recorded(args, &self.settings.redact, &hide));
     }
 }
 

@@ -39,7 +39,14 @@ impl Suite {
             Some(true) if !self.accepted_read_only(tool) => None,
             said => said,
         };
-        Annotations { read_only, ..tool.annotations }
+        // Harmless only if the user accepted the tool as it is: `confirm` asks about all others.
+        let is_accepted =
+            || self.baseline.as_ref().is_none_or(|baseline| !baseline.is_unaccepted(&tool.name));
+        let destructive = match tool.annotations.destructive {
+            Some(false) if !is_accepted() => None,
+            said => said,
+        };
+        Annotations { read_only, destructive, ..tool.annotations }
     }
 
     /// The entries of the suite in `tools/list`: its own tool and, if it is split, the one for what writes.

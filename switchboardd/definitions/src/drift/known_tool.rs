@@ -1,7 +1,13 @@
 //! One definition of a tool, in the form in which definitions are compared and kept.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 
 use super::ListedText;
 use crate::digest;
@@ -28,11 +34,21 @@ pub struct KnownTool {
     pub(super) definition: Option<Value>,
 }
 
+/// Whether an object in it has two members of one name: readers differ in which of them counts.
+fn repeats_a_name(raw: Raw<'_>) -> bool {
+    if let Some(members) = Members::of(raw) {
+        let mut names = HashSet::new();
+        return members.0.iter().any(|(name, value)| !names.insert(name.clone()) || repeats_a_name(*value));
+    }
+    serde_json::from_str::<Vec<&RawValue>>(raw.get())
+        .is_ok_and(|items| items.into_iter().any(|item| repeats_a_name(item.into())))
+}
+
 impl KnownTool {
     pub fn of(tool: ListedText<'_>) -> Self {
-        let parsed: Result<Value, _> = serde_json::from_str(tool.raw);
-        let Ok(parsed) = parsed else {
-            // Nested too deeply to be parsed: any difference counts.
+        let parsed: Option<Value> = serde_json::from_str(tool.raw).ok();
+        let Some(parsed) = parsed.filter(|_| !repeats_a_name(Raw::unchecked(tool.raw))) else {
+            // Nested too deeply to be parsed, or readable in two ways: any difference counts.
             let digest = digest::hex(tool.raw.as_bytes());
             return Self {
                 digest,
