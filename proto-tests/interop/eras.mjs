@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startDaemon } from './daemon.mjs';
-import { SHARED_CAPABILITIES, surroundings } from './hosts.mjs';
+import { rightTool, SHARED_CAPABILITIES, surroundings } from './hosts.mjs';
 
 const installed = createRequire(new URL('.cache/npm/package.json', import.meta.url));
 const one = {
@@ -155,12 +155,16 @@ export class Host {
     }
 
     /** Calls a tool of the child, through its suite where that is what the host sees. */
-    call(name, args = {}, { _meta, ...options } = {}) {
-        const params = this.isSuite
-            ? { name: 'era_suite', arguments: { action: 'call', subtool: name, args } }
-            : { name, arguments: args };
-        if (_meta) params._meta = _meta;
-        return this.isFirst ? this.client.callTool(params, undefined, options) : this.client.callTool(params, options);
+    async call(name, args = {}, { _meta, ...options } = {}) {
+        const send = params => {
+            if (_meta) params._meta = _meta;
+            return this.isFirst ? this.client.callTool(params, undefined, options) : this.client.callTool(params, options);
+        };
+        if (!this.isSuite) return send({ name, arguments: args });
+        const bySuite = suite => send({ name: suite, arguments: { action: 'call', subtool: name, args } });
+        const result = await bySuite('era_suite');
+        const other = rightTool(result);
+        return other ? bySuite(other) : result;
     }
 
     async close() {

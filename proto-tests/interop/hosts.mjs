@@ -76,10 +76,13 @@ export const plainly = client => (_child, name, args, options) =>
 export const bySuite = client => async (child, subtool, args, options) => {
     const call = name => client.callTool({ name, arguments: { action: 'call', subtool, args } }, undefined, options);
     const result = await call(`${child}_suite`);
-    // A server that marks what it only reads has a second tool for what writes.
-    const other = result.isError && result.content[0]?.text?.match(/call it with `(\w+_suite_write)`/);
-    return other ? call(other[1]) : result;
+    const other = rightTool(result);
+    return other ? call(other) : result;
 };
+
+/** A server that marks what it only reads has a second tool for what writes: the one that a refusal names. */
+export const rightTool = ({ isError, content }) =>
+    isError ? content[0]?.text?.match(/call it with `(\w+_suite_write)`/)?.[1] : undefined;
 
 /** The names of the suites in a list; each may have a second tool for what writes. */
 export const suiteNames = tools => tools.map(({ name }) => name).filter(name => !name.endsWith('_suite_write')).sort();

@@ -8,7 +8,7 @@ import { createServer, connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { asks, briefly, failure, plain, WHOLE_LIST } from './era-checks.mjs';
-import { surroundings } from './hosts.mjs';
+import { suiteNames, surroundings } from './hosts.mjs';
 
 const READY_MS = 20_000;
 const beside = name => fileURLToPath(new URL(name, import.meta.url));
@@ -93,7 +93,7 @@ export const remoteChecks = ({ echo, progress: [counts, steps], question, prompt
     ['tools/list', async host => {
         const { tools } = await host.client.listTools();
         if (!host.isSuite) return tools;
-        assert.deepEqual(tools.map(({ name }) => name), ['era_suite']);
+        assert.deepEqual(suiteNames(tools), ['era_suite']);
         const { content } = await host.client.callTool({ name: 'era_suite', arguments: WHOLE_LIST });
         return JSON.parse(content[0].text).tools.map(briefly);
     }, (direct, { isSuite, isModern }) => isSuite ? direct.map(briefly) : isModern ? direct.map(withoutTasks) : direct],

@@ -45,6 +45,6 @@ pub fn measure(_: Effort, report: &mut Report) {
 }
 
 fn result_of(answer: &str) -> String {
-    let at = crate::transcript::place(answer, &["result"]).unwrap();
+    let at = crate::transcript::place(answer, &["result"]).unwrap_or_else(|| panic!("no result in {answer}"));
     answer[at].to_owned()
 }
