@@ -47,6 +47,9 @@ pub struct Wire {
     next_id: u64,
 }
 
+/// A host hears this when a server runs for the first time: its suite's description changed.
+const NEWS: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
+
 impl Wire {
     pub fn new(input: OwnedFd, output: OwnedFd) -> Self {
         Self { input, output, buffer: vec![0; 256 * 1024], line: Vec::new(), next_id: 1 }
@@ -86,6 +89,16 @@ impl Wire {
             assert!(count > 0, "the other side hung up");
             filled += count;
             if self.buffer[filled - 1] == b'\n' {
+                // It may come before the answer or with it.
+                if self.buffer[..filled].starts_with(NEWS) {
+                    self.buffer.copy_within(NEWS.len()..filled, 0);
+                    filled -= NEWS.len();
+                } else if self.buffer[..filled].ends_with(NEWS) {
+                    filled -= NEWS.len();
+                }
+                if filled == 0 {
+                    continue;
+                }
                 return filled;
             }
         }
