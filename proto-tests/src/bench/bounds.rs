@@ -99,10 +99,10 @@ const BENCH: &[Promise] = &[
     promise("daemon and one shim, idle, 1000 suites", AtMost(25.0), "1000 suites MiB"),
     promise("wake-ups of daemon and shim, idle", AtMost(1.0), "wake-ups"),
     // what a model reads
-    promise("`tools/list`, 10 children of 20 tools", AtMostAnywhere(3300.0), "list B"),
-    promise("`tools/list`, the same, once all have run", AtMostAnywhere(6300.0), ""),
-    promise("`introspect` of 20 tools", AtMostAnywhere(9426.0), ""),
-    promise("`introspect` with a query", AtMostAnywhere(1500.0), ""),
+    promise("`tools/list`, 10 children of 20 tools", AtMostAnywhere(5200.0), "list B"),
+    promise("`tools/list`, the same, once all have run", AtMostAnywhere(7500.0), ""),
+    promise("`introspect` of 20 tools", AtMostAnywhere(6000.0), ""),
+    promise("`introspect` with a query", AtMostAnywhere(1200.0), ""),
 ];
 
 #[rustfmt::skip]
