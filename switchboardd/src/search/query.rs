@@ -166,3 +166,16 @@ fn distance(one: &str, other: &str) -> usize {
     }
     table[one.len() * width + other.len()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_no_tool_has_stands_for_few_words() {
+        let words: Vec<String> = (0..1000).map(|number| format!("config{number}")).collect();
+        let query = Query::read("config", &|_| false, &mut |each| words.iter().for_each(|word| each(word)));
+        let counts: Vec<usize> = query.wanted.iter().map(|wanted| wanted.variants.len()).collect();
+        assert_eq!(counts, [MAX_VARIANTS]);
+    }
+}

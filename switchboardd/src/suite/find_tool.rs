@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use switchboard_definitions::config::Mode;
 use switchboard_wire::envelope::quoted;
+use switchboard_wire::event_loop::run_blocking;
 
 use super::compact::{self, ShownTool};
-use super::{Suite, SuiteReply, readable, reply, tool_error};
+use super::{Suite, SuiteReply, reply, tool_error};
 use crate::child::ToolList;
 use crate::search::{self, Searched, ToolWords};
 use crate::signature::Detail;
@@ -20,6 +21,8 @@ const MAX_SIGNATURE: usize = 240;
 const MAX_SUMMARY: usize = 100;
 /// How much more a subtool counts whose server the query names.
 const NAMED_SERVER: f32 = 1.5;
+/// How much of a query is searched for the name of a server, in characters.
+const MAX_SPOKEN: usize = 300;
 /// How many tools are searched in one go on the event loop.
 const LITTLE_WORK: usize = 400;
 
@@ -36,10 +39,19 @@ pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
     let (mut lists, mut unknown) = (Vec::<(&Suite, Arc<ToolList>)>::new(), Vec::new());
     for suite in suites.iter().filter(|suite| suite.may_be_shown()) {
         match suite.tools_if_known() {
-            Some(list) => lists.push((suite, readable(list).await)),
+            Some(list) => lists.push((suite, list)),
             None => unknown.push(suite.name.as_str()),
         }
     }
+    // There may be thousands of lists.
+    let known: Vec<Arc<ToolList>> = lists.iter().map(|(_, list)| list.clone()).collect();
+    run_blocking(move || {
+        for list in &known {
+            list.words();
+            list.signatures();
+        }
+    })
+    .await;
     let all: Vec<(usize, usize)> = lists
         .iter()
         .enumerate()
@@ -55,7 +67,7 @@ pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
         tokio::task::yield_now().await;
     }
     let mut found = search::rank(&words, query, searched);
-    let spoken = query.to_lowercase();
+    let spoken: String = query.chars().take(MAX_SPOKEN).flat_map(char::to_lowercase).collect();
     for one in &mut found {
         let server = lists[all[one.at].0].0.child_name().to_lowercase();
         if spoken.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').any(|word| word == server) {

@@ -3,7 +3,6 @@
 use serde_json::Value;
 use switchboard_definitions::mask::{MASK, is_secret, is_secret_name, looks_secret};
 use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
@@ -55,10 +54,7 @@ impl Suite {
         let hide = |text: &str| {
             hidden.as_ref().map_or_else(|| text.to_owned(), |hidden| hidden.redact(text).into_owned())
         };
-        // A model may write the object as a string.
-        let text = string(args).filter(|text| text.trim_start().starts_with('{'));
-        let args = text.as_deref().unwrap_or_else(|| args.get());
-        notes.arguments(recorded(args, &self.settings.redact, &hide));
+        notes.arguments(recorded(args.get(), &self.settings.redact, &hide));
     }
 }
 
@@ -70,6 +66,12 @@ fn recorded(args: &str, redact: &[String], hide: &dyn Fn(&str) -> String) -> Str
         return left_out();
     }
     let Ok(mut value) = serde_json::from_str(args) else { return left_out() };
+    // A model may write the object as a string.
+    if let Value::String(text) = &value
+        && let Ok(object @ Value::Object(_)) = serde_json::from_str(text)
+    {
+        value = object;
+    }
     mask(&mut value, redact, hide);
     let recorded = value.to_string();
     if recorded.len() > MAX_RECORDED { left_out() } else { recorded }
@@ -129,6 +131,8 @@ mod tests {
         check(r#"{"text":"use ghp_0123456789abcdefghij now"}"#, r#"{"text":"use ••• now"}"#);
         check(r#"{"text":"it is hunter2hunter"}"#, r#"{"text":"it is ${KEY}"}"#);
         check("not json", "\"[8 bytes]\"");
+        // The object as a string.
+        check(r#""{\"note\":\"y\",\"a\":1}""#, r#"{"a":1,"note":"•••"}"#);
     }
 
     #[test]

@@ -159,6 +159,14 @@ mod tests {
     }
 
     #[test]
+    fn a_repeated_member_hides_nothing() {
+        // Readers differ in which of the two they take.
+        check(r#"{"description":"d"}"#, r#"{"description":"EVIL","description":"d"}"#, false);
+        let schema = |inner: &str| format!(r#"{{"inputSchema":{{"anyOf":[{{"properties":{{{inner}}}}}]}}}}"#);
+        check(&schema(r#""a":{}"#), &schema(r#""a":{"description":"EVIL"},"a":{}"#), false);
+    }
+
+    #[test]
     fn a_long_or_deep_definition_is_known_by_its_digest() {
         let long = format!(r#"{{"description":"{}"}}"#, "d".repeat(1024 * 1024));
         let known = KnownTool::of(ListedText { name: "x", raw: &long });

@@ -208,6 +208,7 @@ fn nothing_of_a_held_server_is_shown() {
     });
     let listed = held.listed_first(&said);
     assert!(listed.tool.contains(HELD_TEXT) && listed.meta.is_none(), "{listed:?}");
+    assert_eq!(held.own_instructions(&said), None);
     // Its program was replaced by another one.
     let changed = NotLaunchable::Held { found: "/obey".into(), allowed: "/a".into() };
     let facts = SuiteFacts { obstacle: Some(changed.into()), ..said };
