@@ -70,7 +70,7 @@ pub(crate) fn running_version(
 ) -> Result<String, String> {
     let on_disk = kind.installed(package, home);
     let Some(reported) = reported else {
-        return Err("it has not run yet; `switchboard introspect` starts it".to_owned());
+        return Err("it has not run yet; `switchboard introspect NAME` starts it".to_owned());
     };
     if on_disk.iter().any(|version| version == reported) {
         return Ok(reported.to_owned());

@@ -24,7 +24,13 @@ pub(super) fn places(paths: &RuntimePaths, state: &Path) -> Vec<Finding> {
     let mut folders = vec![socket_folder, state];
     folders.dedup();
     for folder in folders {
-        findings.extend(closed(folder, 0o700));
+        let mut finding = closed(folder, 0o700);
+        // A folder that somebody chose with `--socket` may be for other things as well.
+        let is_ours = folder == state || folder.file_name().is_some_and(|name| name == "switchboard");
+        if let Some(finding) = finding.as_mut().filter(|_| !is_ours) {
+            finding.repair = None;
+        }
+        findings.extend(finding);
         findings.extend(above(folder));
     }
     for folder in FOLDERS.iter().chain(&CHILD_FOLDERS) {
