@@ -23,6 +23,7 @@ mod lenient;
 pub mod login;
 mod obstacle;
 pub mod outgoing;
+mod own_tools;
 pub mod own_words;
 mod recorded_call;
 mod refusal;
@@ -58,8 +59,9 @@ use crate::savings::recorder::Fingerprint;
 use crate::suite::failure::Failure;
 
 pub use confirm::Confirmation;
-pub use context::CallContext;
+pub use context::{CallContext, CallTarget};
 use login::LoginOutcome;
+pub use own_tools::{ListedSuite, ShownForm};
 pub use reply::SuiteReply;
 use reply::{refusal, text_result, tool_error};
 pub use split::SuitePart;
@@ -259,25 +261,31 @@ impl Suite {
         Failure::Child { child: self.child_name().into(), subtool: subtool.map(Into::into), error }
     }
 
-    /// Runs a `tools/call` of this suite.
+    /// Runs a `tools/call` of this suite, or of one of the server's own tools.
     pub async fn run(
         &self,
         caller: &Arc<Caller>,
         params: &RequestParams<'_>,
-        part: SuitePart,
+        target: CallTarget<'_>,
         notes: Option<&OperationNotes>,
     ) -> Result<SuiteReply, Failure> {
         let token = params.progress_token().map(Raw::get);
         let written_token = params.raw_progress_token();
         let params = &params.members;
-        let arguments = match params.get("arguments") {
+        let given = params.get("arguments").filter(|given| target.own.is_none() || !given.is_null());
+        let arguments = match given {
             None => Members::default(),
+            // As if the suite had been called with them.
+            Some(raw) if target.own.is_some() => Members(vec![("args".into(), raw)]),
             Some(raw) => match Members::of(raw) {
                 Some(arguments) => arguments,
                 None => return Ok(tool_error("`arguments` must be an object")),
             },
         };
-        let subtool = match text_member(&arguments, "subtool") {
+        let subtool = match target.own.map_or_else(
+            || text_member(&arguments, "subtool"),
+            |own| Ok(Some(Cow::Borrowed(own))),
+        ) {
             Ok(subtool) => subtool,
             Err(sentence) => return Ok(tool_error(&sentence)),
         };
@@ -289,8 +297,13 @@ impl Suite {
         }
         let params = stripped_params.as_ref().unwrap_or(params);
         let params = HostParams { members: params, token: written_token, arguments: &arguments };
-        let call =
-            || CallContext { tool: subtool.as_deref(), token, part, ..CallContext::new(caller, notes) };
+        let call = || CallContext {
+            tool: subtool.as_deref(),
+            token,
+            part: target.part,
+            by_own_name: target.own.is_some(),
+            ..CallContext::new(caller, notes)
+        };
         let mut said = self.dispatch(call(), params).await;
         for _ in 0..login::MAX_LOGINS {
             let Err(failure) = &said else { break };
@@ -305,7 +318,11 @@ impl Suite {
     }
 
     async fn dispatch(&self, call: CallContext<'_>, params: HostParams<'_>) -> Result<SuiteReply, Failure> {
-        match text_member(params.arguments, "action") {
+        let action = match call.by_own_name {
+            true => Ok(Some(Cow::Borrowed("call"))),
+            false => text_member(params.arguments, "action"),
+        };
+        match action {
             Err(sentence) => Ok(tool_error(&sentence)),
             Ok(Some(action)) if action == "introspect" => {
                 call.notes.iter().for_each(|notes| notes.introspects());

@@ -56,14 +56,18 @@ impl SuiteFacts {
     }
 }
 
-/// An entry of a suite in `tools/list`.
+/// An entry of a server in `tools/list`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedTool {
     pub name: String,
     /// What its calls may reach. A tool that was shown as read-only reaches nothing else later.
     pub part: SuitePart,
+    /// The server's own tool that it is, if the server is not shown as a suite.
+    pub own: Option<Box<str>>,
     /// The JSON object.
     pub tool: Box<str>,
+    /// The same for legacy hosts, if it differs.
+    pub legacy: Option<Box<str>>,
     /// Its member `_meta`, for hosts that use it.
     pub meta: Option<Box<str>>,
 }

@@ -47,6 +47,16 @@ impl Suite {
         self.baseline.as_ref().filter(|baseline| baseline.holds())?.drift()
     }
 
+    /// Whether a list has been compared, if changes are held.
+    pub(super) fn is_compared(&self) -> bool {
+        self.baseline.as_ref().is_none_or(|baseline| !baseline.holds() || baseline.drift().is_some())
+    }
+
+    /// The outcome for this very list, if changes are held and it has been compared.
+    pub(super) fn known_drift_of(&self, list: &Arc<ToolList>) -> Option<Arc<Drift>> {
+        self.baseline.as_ref().filter(|baseline| baseline.holds())?.drift_of(list)
+    }
+
     /// What is held of this list; `None` if nothing is ever held.
     pub async fn held_drift(&self, list: &Arc<ToolList>) -> Option<Arc<Drift>> {
         let baseline = self.baseline.as_ref().filter(|baseline| baseline.holds())?;

@@ -4,7 +4,7 @@ use switchboard_definitions::config::Mode;
 use switchboard_definitions::document::nearest;
 use switchboard_wire::envelope::quoted;
 
-use super::{Suite, SuiteReply, refusal, tool_error};
+use super::{CallContext, Suite, SuiteReply, refusal, tool_error};
 use crate::child::{Tool, ToolList};
 use crate::search::{self, Searched, ToolWords};
 use crate::signature::{Detail, Signature};
@@ -73,7 +73,12 @@ impl Suite {
         if self.mode == Mode::Redacted { Searched::WithoutArguments } else { Searched::All }
     }
 
-    pub(super) fn wrong_arguments(&self, tool: &Tool, complaint: &str) -> SuiteReply {
+    pub(super) fn wrong_arguments(&self, call: CallContext<'_>, tool: &Tool, complaint: &str) -> SuiteReply {
+        if call.by_own_name {
+            // The host has its schema.
+            let (name, signature) = (&tool.name, fitting(&tool.signature()));
+            return refusal("invalid_arguments", &format!("{complaint} of tool `{name}`: {signature}"));
+        }
         let sentence = format!(
             "{complaint} of subtool `{0}` (suite `{1}`): {2}\n{{\"action\":\"introspect\",\"subtool\":{3}}} shows its schema",
             tool.name,

@@ -5,7 +5,7 @@ use switchboard_definitions::config::Split;
 use switchboard_wire::envelope::quoted;
 
 use super::description::{ListedTool, SuiteFacts, search_hint};
-use super::{INPUT_SCHEMA, Suite, annotations};
+use super::{CallContext, INPUT_SCHEMA, Suite, annotations};
 use crate::child::{Annotations, Tool, ToolList};
 use crate::pool::manifest::Manifest;
 use crate::suite::failure::Failure;
@@ -55,6 +55,8 @@ impl Suite {
         let whole = |of: Annotations, part: SuitePart| ListedTool {
             name: self.name.clone(),
             part,
+            own: None,
+            legacy: None,
             tool: entry(&self.name, &description, INPUT_SCHEMA, of),
             meta: self.meta(facts, &hint),
         };
@@ -78,6 +80,8 @@ impl Suite {
         let write = ListedTool {
             name: self.writing_name.clone(),
             part: SuitePart::Writing,
+            own: None,
+            legacy: None,
             tool: entry(&self.writing_name, &description, WRITING_SCHEMA, annotations::common(&of(&writing))),
             meta: self.meta(facts, &search_hint(&writing, &description)),
         };
@@ -125,8 +129,23 @@ impl Suite {
     }
 
     /// Why a call of `subtool` through this part is refused. `tool`: `None` if the server does not list it.
-    pub(super) fn wrong_part(&self, part: SuitePart, subtool: &str, tool: Option<&Tool>) -> Option<Failure> {
+    pub(super) fn wrong_part(
+        &self,
+        call: CallContext<'_>,
+        subtool: &str,
+        tool: Option<&Tool>,
+    ) -> Option<Failure> {
+        let part = call.part;
         let reads = tool.is_some_and(|tool| self.accepted_read_only(tool));
+        if call.by_own_name {
+            // It was listed as one that only reads.
+            return (part == SuitePart::ReadOnly && !reads).then(|| Failure::WrongTool {
+                subtool: subtool.into(),
+                does: "may write now",
+                called: subtool.to_owned(),
+                advice: "list the tools again".to_owned(),
+            });
+        }
         let (does, called, right) = match part {
             SuitePart::ReadOnly if !reads => ("may write", &self.name, &self.writing_name),
             SuitePart::Writing if reads => ("only reads", &self.writing_name, &self.name),
