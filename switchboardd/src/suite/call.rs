@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::outgoing::OutgoingParams;
 use super::{
-    CallContext, Confirmation, HostParams, Suite, SuitePart, SuiteReply, arguments, lenient, readable,
+    CallContext, Confirmation, HostParams, Suite, SuitePart, SuiteReply, arguments, drift, lenient,
     tool_error,
 };
 use crate::caller::Caller;
@@ -218,9 +218,8 @@ impl Suite {
             return Err(self.held_tool(subtool));
         }
         let Some(tool) = list.find(subtool) else {
-            let list = readable(list).await;
-            let list = self.without_held(&list, drift.as_deref());
-            return Ok(Some(Rejection::Unknown(self.unknown_subtool(subtool, &list))));
+            let list = drift::without_held_async(&list, drift).await;
+            return Ok(Some(Rejection::Unknown(self.unknown_subtool(subtool, &list).await)));
         };
         // In redacted mode, an error about arguments would reveal the schema.
         if self.mode == Mode::Redacted {
