@@ -127,11 +127,16 @@ fn a_server_is_shown_as_its_own_tools_once_it_has_run() {
     let explained = home.command(&["explain", "k"]);
     let explained = String::from_utf8_lossy(&explained.stdout);
     assert!(explained.contains("shown as") && explained.contains("its own tools"), "{explained}");
-    let calls = home.command(&["calls", "--json"]);
-    let calls = String::from_utf8_lossy(&calls.stdout);
-    let own = calls.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let own = own.filter(|line| line["server"] == "k" && line["tool"] == "put").count();
-    assert!(own >= 3, "{calls}");
+    let recorded = || -> Value {
+        let output = home.command(&["calls", "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    until_true("the record", TEST_TIMEOUT, || {
+        let recorded = recorded();
+        let of_put =
+            |call: &&Value| call["server"] == "k" && call["suite"] == "k_suite" && call["tool"] == "put";
+        recorded["calls"].as_array().unwrap().iter().filter(of_put).count() == 3
+    });
     let savings = daemon.endpoint().get("/savings").text();
     assert!(savings.contains(r#""shownAs":"tools""#), "{savings}");
     // Known without a start, in the next daemon too.
@@ -208,7 +213,8 @@ fn each_era_gets_its_own_form() {
     let _daemon = home.daemon();
     let (mut legacy, mut modern) = (home.shim(), home.raw_shim());
     run_once(&mut legacy, &["era"], &["t"]);
-    let wrapped = json!({"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]});
+    let wrapped =
+        json!({"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"]});
     assert_eq!(legacy.tools()["t"]["outputSchema"], wrapped);
     assert_eq!(structured(&own_call(&mut legacy, "t", &json!({}))), json!({"result": [1]}));
     let listed = modern.request("tools/list", &with_meta(&json!({})).to_string());
@@ -220,24 +226,28 @@ fn each_era_gets_its_own_form() {
 #[test]
 fn names_that_clash_get_the_name_of_their_server() {
     let home = Home::new();
-    let project = home.project("work");
+    let project = home.project("other");
     for server in ["a", "b"] {
         Server::new(&home, server, &[tool("search"), tool(&format!("only_{server}")), tool("c_suite")]);
     }
     Server::new(&home, "c", &[tool("x")]);
-    home.config(&json!({"aggregate": {"find": true}, "suites": {"a": {"show": "tools"}, "b": {"show": "tools"}}}));
+    home.config(
+        &json!({"aggregate": {"find": true}, "suites": {"a": {"show": "tools"}, "b": {"show": "tools"}}}),
+    );
     project.child("w", &[]);
-    std::fs::write(project.path().join("switchboard.config.json"), r#"{"suites":{"w":{"show":"tools"}}}"#).unwrap();
+    std::fs::write(project.path().join("switchboard.config.json"), r#"{"suites":{"w":{"show":"tools"}}}"#)
+        .unwrap();
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let mut alone = home.shim();
     run_once(&mut alone, &["a"], &["search", "only_a"]);
     run_once(&mut shim, &["b"], &["a_search", "b_search"]);
     let listed = names(&mut shim);
-    let wanted =
-        ["a_c_suite", "a_search", "b_c_suite", "b_search", "c_suite", "find", "only_a", "only_b"];
+    let wanted = ["a_c_suite", "a_search", "b_c_suite", "b_search", "c_suite", "find", "only_a", "only_b"];
     assert_eq!(listed, wanted);
-    for (name, own, server) in [("a_search", "search", "a"), ("b_search", "search", "b"), ("only_b", "only_b", "b")] {
+    for (name, own, server) in
+        [("a_search", "search", "a"), ("b_search", "search", "b"), ("only_b", "only_b", "b")]
+    {
         ran(&own_call(&mut shim, name, &json!({})), own);
         let calls = std::fs::read_to_string(home.path().join(format!("{server}.calls"))).unwrap();
         assert!(calls.ends_with(&format!("{own} {{}}\n")), "{calls}");
@@ -257,13 +267,16 @@ fn names_that_clash_get_the_name_of_their_server() {
     // `find` searches and calls them as before.
     let found = text_of(&own_call(&mut shim, "find", &json!({"query": "only b"})));
     assert!(found.contains("b_suite: only_b"), "{found}");
-    ran(&own_call(&mut shim, "find", &json!({"suite": "b_suite", "subtool": "search", "args": {}})), "search");
+    ran(
+        &own_call(&mut shim, "find", &json!({"suite": "b_suite", "subtool": "search", "args": {}})),
+        "search",
+    );
 }
 
 #[test]
 fn expose_validation_and_unknown_tools_hold_for_own_names() {
     let home = Home::new();
-    home.child("k", &[]);
+    home.child("k", &["echo"]);
     home.config(&json!({
         "record": "arguments",
         "suites": {"k": {"show": "tools", "expose": {"allow": ["echo", "strict", "hang", "progress"]}, "redact": ["note"]}},
@@ -292,7 +305,8 @@ fn expose_validation_and_unknown_tools_hold_for_own_names() {
     assert_eq!(told.iter().filter(|line| line.contains(r#""progressToken":"p""#)).count(), 2, "{told:?}");
     let hanging = shim.start_request("tools/call", r#"{"name":"hang","arguments":{}}"#);
     until_true("the call to run", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 1);
-    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hanging}});
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hanging}});
     shim.send(&cancel.to_string());
     until_true("the call to end", TEST_TIMEOUT, || daemon.suite("k")["children"][0]["inFlight"] == 0);
     // Recorded like every call, with `redact`.
@@ -406,7 +420,7 @@ fn held_tools_are_neither_listed_nor_called() {
 #[test]
 fn a_change_of_the_setting_drops_nothing() {
     let home = Home::new();
-    home.child("k", &[]);
+    home.child("k", &["echo"]);
     home.config(&json!({"suites": {"k": {"show": "tools", "expose": {"allow": ["slow", "echo"]}}}}));
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -457,7 +471,8 @@ fn auto_shows_what_takes_fewer_bytes_and_does_not_flip() {
     let grows = |shim: &mut Shim, length: usize| {
         server.lists(&[long(length), tool("change")]);
         shim.call("k", "change", "{}");
-        let described = |shim: &mut Shim| shim.introspect("k").to_string().contains(&"x".repeat(length.min(100)));
+        let described =
+            |shim: &mut Shim| shim.introspect("k").to_string().contains(&"x".repeat(length.min(100)));
         until_true("the new list", TEST_TIMEOUT, || described(shim));
     };
     grows(&mut shim, 3000);
@@ -470,7 +485,9 @@ fn auto_shows_what_takes_fewer_bytes_and_does_not_flip() {
     grows(&mut shim, 100);
     until_true("the tools", TEST_TIMEOUT, || names(&mut shim).contains(&"one".to_owned()));
     grows(&mut shim, suite_bytes + suite_bytes / 8 - rest);
-    until_true("the longer tool", TEST_TIMEOUT, || shim.tools()["one"]["description"].as_str().unwrap().len() > 200);
+    until_true("the longer tool", TEST_TIMEOUT, || {
+        shim.tools()["one"]["description"].as_str().unwrap().len() > 200
+    });
     home.config(&json!({"record": "off", "suites": auto["suites"]}));
     home.run_ok(&["reload"]);
     assert!(names(&mut shim).contains(&"one".to_owned()), "it stays over a reload");
@@ -496,7 +513,9 @@ fn a_server_that_cannot_be_used_says_so() {
     assert!(said.contains("/nowhere/at/all") && said.contains("isError"), "{said}");
     until_true("the reason", TEST_TIMEOUT, || {
         let tools = shim.tools();
-        tools.get("k_suite").is_some_and(|suite| suite["description"].as_str().unwrap().starts_with("Not available: "))
+        tools
+            .get("k_suite")
+            .is_some_and(|suite| suite["description"].as_str().unwrap().starts_with("Not available: "))
     });
     assert!(!names(&mut shim).contains(&"get".to_owned()));
     let why = daemon.suite("k")["show"]["whySuite"].as_str().unwrap().to_owned();
@@ -521,7 +540,8 @@ fn a_mistake_in_the_setting_is_named() {
         (json!({"show": true}), r#""suite" or "tools" or "auto""#),
     ] {
         home.config(&json!({"suites": {"k": settings}}));
-        let output = home.command(&["check"]);
+        let file = home.config_folder().join("switchboard.config.json");
+        let output = home.command(&["check", file.to_str().unwrap()]);
         let said = [output.stdout, output.stderr].concat();
         assert!(String::from_utf8_lossy(&said).contains(words), "{}", String::from_utf8_lossy(&said));
     }

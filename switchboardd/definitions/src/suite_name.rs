@@ -23,7 +23,8 @@ fn has_valid_characters(name: &str) -> bool {
 }
 
 fn cleaned(name: &str) -> String {
-    let clean = |char: char| if char.is_ascii_alphanumeric() || char == '_' || char == '-' { char } else { '_' };
+    let clean =
+        |char: char| if char.is_ascii_alphanumeric() || char == '_' || char == '-' { char } else { '_' };
     name.chars().map(clean).collect()
 }
 

@@ -24,19 +24,18 @@ const BURST: u32 = 4;
 const REFILL: Duration = Duration::from_secs(30);
 
 /// The longest instructions, in characters. Hosts put all of it into each session.
-const INSTRUCTIONS: usize = 420;
+const INSTRUCTIONS: usize = 360;
 /// How much one server can add to them.
 const OWN_INSTRUCTIONS: usize = 150;
 
-const ALL_ARE_SUITES: &str = "Each tool here is a suite: one MCP server with its subtools.";
+const ALL_ARE_SUITES: &str = "Each tool here is a suite: one MCP server and its subtools.";
 /// If some servers are shown as their own tools.
-const SOME_ARE_SUITES: &str =
-    "A tool here that takes `action` and `subtool` is a suite: one MCP server with its subtools.";
-const HOW_TO: &str = " Find a subtool with {\"action\":\"introspect\",\"query\":\"what you want to do\"} (without `query`: all of them), then run it with {\"action\":\"call\",\"subtool\":…,\"args\":{…}}.";
+const SOME_ARE_SUITES: &str = "A tool here that takes `action` is a suite: one MCP server and its subtools.";
+const HOW_TO: &str = " {\"action\":\"introspect\",\"query\":\"what you want to do\"} finds subtools (without `query`: all), {\"action\":\"call\",\"subtool\":…,\"args\":{…}} runs one.";
 
 /// For servers that are shown as two tools.
 const WRITING_TOOLS: &str =
-    " A subtool that writes is called with the suite's tool that ends in `_write`, if there is one.";
+    " What writes is called with the suite's tool that ends in `_write`, if there is one.";
 
 /// Fingerprints of the tool list, as most hosts see it and with `_meta`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

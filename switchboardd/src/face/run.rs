@@ -67,7 +67,8 @@ pub fn record_refusal(context: RequestContext<'_>, incoming: IncomingRequest<'_>
         Some(child) => (catalog.child(child), name),
         None => {
             let called = name.and_then(|name| catalog.tool(&name, shown.as_deref()));
-            let own = called.as_ref().and_then(|called| called.own.clone()).map(|own| String::from(own).into());
+            let own =
+                called.as_ref().and_then(|called| called.own.clone()).map(|own| String::from(own).into());
             (called.map(|called| called.suite), own.or_else(|| arguments.text("subtool")))
         }
     };

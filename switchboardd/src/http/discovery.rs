@@ -96,7 +96,8 @@ pub(super) async fn status(
     let _asked_about = workspace_of(&daemon, access, &uri).await;
     if access == Access::Names {
         let catalog = daemon.catalog();
-        let suites: Vec<Value> = catalog.suites.iter().map(|suite| suite_json(&catalog, suite, access)).collect();
+        let suites: Vec<Value> =
+            catalog.suites.iter().map(|suite| suite_json(&catalog, suite, access)).collect();
         return shown(&json!({ "status": "ok", "suites": suites }));
     }
     daemon.call_recorder.load_recent().await;
@@ -108,8 +109,7 @@ pub(super) async fn status(
 pub(super) fn full_status(daemon: &Daemon, reloader: &Reloader, memory_usage: &MemoryUsage) -> Value {
     let catalog = daemon.catalog();
     let metrics = &daemon.services.metrics;
-    let measured =
-        |catalog: &Catalog, suite: &Suite| measured(metrics, memory_usage, catalog, suite);
+    let measured = |catalog: &Catalog, suite: &Suite| measured(metrics, memory_usage, catalog, suite);
     let suites: Vec<Value> = catalog.suites.iter().map(|suite| measured(&catalog, suite)).collect();
     let overall = metrics.overall();
     let workspaces = daemon.workspaces.all();

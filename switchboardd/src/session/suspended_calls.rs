@@ -57,7 +57,8 @@ impl ChildStates {
     fn issue(&mut self, session: &str, now: u64, until: u64) -> u64 {
         self.unused.retain(|_, state| state.until >= now);
         let mut own = self.unused.iter().filter(|(_, state)| *state.session == *session);
-        let oldest_own = own.next().map(|(number, _)| *number).filter(|_| own.count() + 1 >= MAX_STATES_PER_SESSION);
+        let oldest_own =
+            own.next().map(|(number, _)| *number).filter(|_| own.count() + 1 >= MAX_STATES_PER_SESSION);
         if let Some(number) = oldest_own {
             self.unused.remove(&number);
         }

@@ -88,12 +88,8 @@ impl Suite {
         }
         let held = self.known_drift_of(&manifest.tools);
         let is_held = |tool: &Tool| held.as_ref().is_some_and(|drift| drift.unaccepted.contains(&tool.name));
-        let tools: Vec<&Tool> = manifest
-            .tools
-            .tools
-            .iter()
-            .filter(|tool| self.shows(&tool.name) && !is_held(tool))
-            .collect();
+        let tools: Vec<&Tool> =
+            manifest.tools.tools.iter().filter(|tool| self.shows(&tool.name) && !is_held(tool)).collect();
         if tools.is_empty() {
             return not("it has no tools that may be shown");
         }

@@ -12,8 +12,8 @@ use url::Url;
 
 use super::{
     BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Expose, Http, OauthConfig,
-    PoolConfig, RecordMode, Scope, Show, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
-    glob_set,
+    PoolConfig, RecordMode, Scope, Show, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig,
+    Watch, glob_set,
 };
 use crate::document::{Fields, Node};
 use crate::expand::{ExpansionContext, Template};
