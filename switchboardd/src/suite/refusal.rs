@@ -40,6 +40,7 @@ impl Suite {
         if call.by_own_name {
             // The host has its schema.
             let (name, signature) = (&tool.name, fitting(&tool.signature()));
+            let complaint = complaint.replacen("`args`", "`arguments`", 1);
             return refusal("invalid_arguments", &format!("{complaint} of tool `{name}`: {signature}"));
         }
         let sentence = format!(
