@@ -42,7 +42,8 @@ pub(super) const ROOT: [&str; 13] = [
     "aggregate",
 ];
 /// Keys that a workspace cannot set.
-const PERSONAL_ONLY_KEYS: [&str; 7] = ["http", "budget", "trust", "oauth", "watch", "record", "aggregate"];
+pub(super) const PERSONAL_ONLY_KEYS: [&str; 7] =
+    ["http", "budget", "trust", "oauth", "watch", "record", "aggregate"];
 pub(super) const AGGREGATE: [&str; 1] = ["find"];
 pub(super) const TRUST: [&str; 3] = ["elicit", "roots", "drift"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];

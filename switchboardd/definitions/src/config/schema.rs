@@ -1,4 +1,4 @@
-//! Tests that keep `switchboard.config.schema.json`, the accepted keys, the defaults and the README in
+//! Tests that keep `switchboard.config.schema.json`, the accepted keys, the defaults and the configuration page in
 //! agreement.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{Config, ConfigOwner, Mode, Strategy};
 use crate::document::Document;
 
 const SCHEMA: &str = include_str!("../../../../switchboard.config.schema.json");
-const README: &str = include_str!("../../../../README.md");
+const PAGE: &str = include_str!("../../../../docs/configuration.md");
 
 fn schema() -> Value {
     serde_json::from_str(SCHEMA).unwrap()
@@ -137,7 +137,7 @@ fn the_schemas_bounds_are_the_readers() {
 }
 
 #[test]
-fn the_readme_explains_every_key() {
+fn the_configuration_page_explains_every_key() {
     for key in [
         &ROOT[..],
         &SUITE,
@@ -155,6 +155,6 @@ fn the_readme_explains_every_key() {
     ]
     .concat()
     {
-        assert!(README.contains(&format!("`{key}`")), "`{key}` is missing in the README");
+        assert!(PAGE.contains(&format!("`{key}`")), "`{key}` is missing in docs/configuration.md");
     }
 }
