@@ -149,7 +149,10 @@ impl Reader {
                 .to_string(),
         );
         home.write(".codex/config.toml", "# mine\n");
-        Self { home, port }
+        let reader = Self { home, port };
+        // An editor is open.
+        reader.run("switchboard start").unwrap();
+        reader
     }
 
     /// Runs a block like a script that ends at the first error; `Err` is what it printed.
