@@ -136,6 +136,41 @@ fn the_schemas_bounds_are_the_readers() {
     }
 }
 
+/// Documents that a schema validator and the reader once judged differently. What JSON Schema cannot express stays
+/// different: invalid globs, two suites of one name, `warm` above `max`.
+#[test]
+fn the_reader_judges_like_the_schema() {
+    let client = |rest: &str| format!(r#"{{"oauth":{{"clients":{{"a":{{"clientSecret":"s"{rest}}}}}}}}}"#);
+    let globs = format!(r#"{{"discoverGlobs":[{}"a"]}}"#, r#""a","#.repeat(64));
+    let documents = [
+        (r#"{"$schema":5}"#, false),
+        (r#"{"$schema":"x"}"#, true),
+        (r#"{"timeouts":{"rpcMs":60000.0}}"#, true),
+        (r#"{"timeouts":{"rpcMs":60000.5}}"#, false),
+        (r#"{"timeouts":{"rpcMs":0.0}}"#, false),
+        (r#"{"discoverGlobs":["/x"]}"#, false),
+        (r#"{"discoverGlobs":["../x"]}"#, false),
+        (r#"{"discoverGlobs":["a/..b/x"]}"#, true),
+        (&globs, false),
+        (r#"{"http":{"listen":"localhost:7420"}}"#, false),
+        (r#"{"http":{"listen":"10.0.0.1:1"}}"#, false),
+        (r#"{"http":{"listen":"[::1]:7420"}}"#, true),
+        (r#"{"http":{"listen":"off"}}"#, true),
+        (r#"{"http":{"allowedOrigins":["nonsense"]}}"#, false),
+        (r#"{"http":{"allowedOrigins":["http://localhost:3000/"]}}"#, false),
+        (r#"{"http":{"allowedOrigins":["http://localhost:3000"]}}"#, true),
+        (r#"{"trust":{"roots":["rel"]}}"#, false),
+        (r#"{"oauth":{"clientIdUrl":"http://example.com/c"}}"#, false),
+        (&client(""), false),
+        (&client(r#","clientId":"i","issuer":"https://example.com""#), true),
+    ];
+    for (text, accepted) in documents {
+        let document = Document::from_text(Path::new("c.json"), text);
+        let read = Config::parse(&document, Path::new("/"), ConfigOwner::Personal);
+        assert_eq!(read.is_ok(), accepted, "{text}: {read:?}");
+    }
+}
+
 #[test]
 fn the_configuration_page_explains_every_key() {
     for key in [
