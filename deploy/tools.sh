@@ -44,9 +44,11 @@ python_tool() {
     "$target_dir/tools/python/bin/pip" install --quiet "$@"
 }
 
-# cargo_tool PROGRAM NAME@VERSION: makes a cargo command from the registry callable, in a folder of the build.
+# cargo_tool PROGRAM NAME@VERSION [OPTION]…: makes a cargo command from the registry callable, in a folder of the build.
 cargo_tool() {
+    local program=$1
+    shift
     export PATH="$target_dir/tools/bin:$PATH"
-    command -v "$1" >/dev/null && return
-    cargo install --quiet --locked --root "$target_dir/tools" --target-dir "$target_dir/tools/target" "$2"
+    command -v "$program" >/dev/null && return
+    cargo install --quiet --locked --root "$target_dir/tools" --target-dir "$target_dir/tools/target" "$@"
 }
