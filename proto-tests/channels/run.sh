@@ -105,12 +105,18 @@ SERVER
     echo '{"name":"n","command":{"cmd":"/bin/sh","args":["'"$work"'/server.sh"]}}' >"$work/three/.config/switchboard/mcps/n/.mcp.json"
     home three npm exec --yes "$package" -- --version >"$work/said" 2>&1 || fail "npx: $(cat "$work/said")"
     grep -qx "$version" "$work/said" || fail "npx said: $(cat "$work/said")"
-    printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}' \
-        '{"jsonrpc":"2.0","method":"notifications/initialized"}' \
-        '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"n_suite","arguments":{"action":"call","subtool":"word","args":{}}}}' |
-        home three npm exec --yes "$package" -- --socket "$work/s" >"$work/said" 2>&1 || fail "a call through npx: $(cat "$work/said")"
+    # The host's input stays open until its call is answered.
+    {
+        printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}' \
+            '{"jsonrpc":"2.0","method":"notifications/initialized"}' \
+            '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"n_suite","arguments":{"action":"call","subtool":"word","args":{}}}}'
+        for _ in $(seq 300); do
+            if grep -q '"id":2' "$work/answers" 2>/dev/null; then break; fi
+            sleep 0.1
+        done
+    } | home three npm exec --yes "$package" -- --socket "$work/s" >"$work/answers" 2>&1 || fail "a call through npx: $(cat "$work/answers")"
     home three npm exec --yes "$package" -- --socket "$work/s" stop >/dev/null 2>&1 || fail "stop through npx"
-    grep -q 'a real answer' "$work/said" || fail "a call through npx: $(cat "$work/said")"
+    grep -q 'a real answer' "$work/answers" || fail "a call through npx: $(cat "$work/answers")"
     ok "npx: fetched into an empty HOME, a real call, stopped"
 
     # npm may empty its cache: what editors are told to start is a copy.
