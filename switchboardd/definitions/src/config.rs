@@ -6,6 +6,8 @@ mod last_good;
 mod permissions;
 mod read;
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod schema;
 mod show;
 
