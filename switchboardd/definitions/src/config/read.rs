@@ -12,8 +12,8 @@ use url::Url;
 
 use super::{
     BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Expose, Http, OauthConfig,
-    PoolConfig, RecordMode, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
-    glob_set,
+    PoolConfig, RecordMode, Scope, Show, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig,
+    Watch, glob_set,
 };
 use crate::document::{Fields, Node};
 use crate::expand::{ExpansionContext, Template};
@@ -48,7 +48,7 @@ pub(super) const AGGREGATE: [&str; 1] = ["find"];
 pub(super) const TRUST: [&str; 3] = ["elicit", "roots", "drift"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
 pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
-pub(super) const SUITE: [&str; 11] = [
+pub(super) const SUITE: [&str; 12] = [
     "suiteName",
     "description",
     "alwaysLoad",
@@ -60,6 +60,7 @@ pub(super) const SUITE: [&str; 11] = [
     "validate",
     "split",
     "confirm",
+    "show",
 ];
 pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
 pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
@@ -259,8 +260,17 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
 }
 
 /// Keys of a suite that hide nothing: a mistake in one of them affects that key only.
-const NON_RESTRICTING_KEYS: [&str; 8] =
-    ["suiteName", "description", "alwaysLoad", "summaryMaxChars", "timeouts", "pool", "validate", "split"];
+const NON_RESTRICTING_KEYS: [&str; 9] = [
+    "suiteName",
+    "description",
+    "alwaysLoad",
+    "summaryMaxChars",
+    "timeouts",
+    "pool",
+    "validate",
+    "split",
+    "show",
+];
 
 fn suite(node: &Node<'_>) -> SuiteConfig {
     let Some(fields) = node.object() else {
@@ -300,6 +310,10 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
         redact,
         validate: fields.get("validate").and_then(|node| node.flag()),
         split: permissions::split(&fields, &strangers),
+        show: fields
+            .get("show")
+            .and_then(|node| node.word(&Show::ALL.map(|show| (show.as_str(), show))))
+            .unwrap_or_default(),
         confirm,
         unusable_reason: hides.then(|| misplaced_reason(&node.location())),
     }
