@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Add {
     pub name: String,
     /// What the model is told that it is for
@@ -38,7 +38,7 @@ pub struct Add {
 }
 
 /// Which calls are wanted.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct CallsQuery {
     /// Go on until Ctrl-C, also when the daemon starts anew
     #[arg(short, long)]
@@ -57,7 +57,7 @@ pub struct CallsQuery {
     pub lines: Option<usize>,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum Secret {
     /// Store a value, typed at a prompt or read from standard input
     ///
