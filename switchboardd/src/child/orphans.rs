@@ -61,7 +61,7 @@ pub(super) fn kill_orphans() {
         family.retain(|process| !process.zombie || clearing.kills());
         if real_now() > give_up {
             let pids: Vec<u32> = family.iter().map(|process| process.id).collect();
-            tracing::warn!(target: "child", ?pids, "processes of a child cannot be ended");
+            tracing::warn!(target: "child", ?pids, "processes of a server cannot be ended");
             return;
         }
         std::thread::sleep(clearing.pass(&family, |_| false));

@@ -178,7 +178,7 @@ impl Pool {
             let replaced = was_member && ended.is_replaced();
             let was_spare = was_member && !ended.is_owned();
             self.note_connection(ended.stderr(), || match &ending {
-                ChildError::Stopped => "the connection was let go".to_owned(),
+                ChildError::Stopped => "the connection was closed".to_owned(),
                 ending => ending.to_string(),
             });
             if ending == ChildError::Stopped {

@@ -394,6 +394,7 @@ fn http(node: &Node<'_>, base: Http) -> Http {
     let allowed_origins = fields.get("allowedOrigins").and_then(|node| origins(&node));
     let base = if node.problem_count() > before { closed() } else { base };
     Http {
+        is_any_port: listen.is_none() && base.is_any_port,
         listen: listen.unwrap_or(base.listen),
         open_discovery: open_discovery.unwrap_or(base.open_discovery),
         allowed_origins: allowed_origins.unwrap_or(base.allowed_origins),
