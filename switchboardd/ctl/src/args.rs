@@ -3,6 +3,8 @@
 mod help;
 mod hosts;
 mod own;
+#[cfg(test)]
+mod reference;
 mod remove;
 mod since;
 
@@ -144,7 +146,7 @@ pub enum Command {
         #[arg(value_name = "KEY=VALUE")]
         arguments: Vec<String>,
     },
-    /// Show what hosts called: when, for how long, and what came of it
+    /// Show what hosts called: when, for how long, and the outcome
     ///
     /// Newest last, in the order in which the calls ended. The arguments of calls are recorded only if `record` in your
     /// config says so. Works without a daemon, too.
@@ -159,7 +161,7 @@ pub enum Command {
     Logs {
         /// The suite, or its server [default: the daemon itself]
         suite: Option<String>,
-        /// Go on until Ctrl-C, also when the server or the daemon starts anew
+        /// Keep showing new lines until Ctrl-C, also when the server or the daemon restarts
         #[arg(short, long)]
         follow: bool,
         /// So many of the last lines [default: 100, or all with --since]
@@ -169,7 +171,7 @@ pub enum Command {
         #[arg(long, value_name = "TIME", value_parser = since::parse_since)]
         since: Option<std::time::Duration>,
     },
-    /// Tell where a server comes from, what would be run, and what became of it
+    /// Show where a server comes from, what it runs, and how it is doing
     #[command(after_help = "Example:\n  switchboard explain github")]
     Explain {
         /// The suite, or its server
@@ -256,7 +258,8 @@ pub enum Command {
     /// Look at definition or config files without a daemon, and say what is wrong with them
     #[command(after_help = "Example:\n  switchboard check .mcp.json")]
     Check {
-        #[arg(required = true)]
+        /// `.mcp.json` or `switchboard.config.json` files
+        #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
     /// Have the editors on this machine start Switchboard: shows each change and asks
@@ -290,6 +293,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  switchboard login github")]
     Login {
         /// The server or suite
+        #[arg(value_name = "SERVER")]
         child: String,
         /// Print the page to open, and wait
         #[arg(long)]
@@ -299,6 +303,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  switchboard logout github")]
     Logout {
         /// The server or suite
+        #[arg(value_name = "SERVER")]
         child: String,
     },
     /// Open the status page in your browser

@@ -6,14 +6,21 @@
 //! the two) and by `runtime_paths`, `folder`, `process` and `peer`, which check whether the other side exists
 //! and which user runs it.
 
+#[cfg(windows)]
+compile_error!(
+    "native Windows is not supported; build and run Switchboard inside WSL, where it works as on Linux"
+);
+
 pub mod backoff;
 pub mod batch;
+mod check;
 pub mod envelope;
 pub mod event_loop;
 pub mod folder;
 pub mod framing;
 pub mod hex;
 pub mod hop;
+pub mod id_map;
 pub mod lazy_stream;
 pub mod members;
 pub mod open_files;

@@ -60,12 +60,17 @@ pub(super) async fn post(
     let session = daemon.anonymous_session(workspace);
     let caller = session.caller.on_stream(mailbox.clone());
     let call = CallOrigin { parent: parent(daemon, given), daemon: daemon.clone(), face, session, caller };
-    let (closing, body) = (CloseOnDrop(mailbox.clone()), body.clone());
+    let closing = CloseOnDrop(mailbox.clone());
+    let request = OwnedRequest {
+        id: id.get().into(),
+        method: method.name().into(),
+        params: params.map(|params| body.slice_ref(params.get().as_bytes())),
+    };
     // The handler runs the call itself, because most calls end before a task of their own would pay. If this
     // one takes longer, the stream takes it over.
     let mut running: RunningCall = Box::pin(async move {
         let _closing = closing;
-        run(call, &body).await;
+        run(call, &request).await;
     });
     let ended = tokio::select! {
         biased;
@@ -80,11 +85,19 @@ pub(super) async fn post(
     })
 }
 
-async fn run(call: CallOrigin, body: &[u8]) {
-    // It was checked when it arrived.
-    let Ok(Message::Request { id, method, params }) = Message::peek(body) else { return };
-    let method = method.name();
-    let answer = pin!(run_request(call.context(), IncomingRequest { id, method: &method, params }, None));
+/// A request that outlives the handler of its message.
+struct OwnedRequest {
+    id: Box<str>,
+    method: Box<str>,
+    params: Option<Bytes>,
+}
+
+async fn run(call: CallOrigin, request: &OwnedRequest) {
+    // All of it was checked when the message arrived.
+    let (id, method) = (Raw::unchecked(&request.id), &*request.method);
+    let params = request.params.as_deref().and_then(|params| std::str::from_utf8(params).ok());
+    let params = params.map(Raw::unchecked);
+    let answer = pin!(run_request(call.context(), IncomingRequest { id, method, params }, None));
     let answer = if method == methods::LISTEN {
         tokio::select! {
             answer = answer => answer,
@@ -101,6 +114,10 @@ async fn run(call: CallOrigin, body: &[u8]) {
 
 /// An error from a child or a face is no HTTP error; the specification makes two exceptions.
 fn status_of(answer: &[u8]) -> StatusCode {
+    // Most answers do not contain the word, nor escapes in which it could be written; they need not be searched.
+    if memchr::memmem::find(answer, b"\"error\"").is_none() && memchr::memchr(b'\\', answer).is_none() {
+        return StatusCode::OK;
+    }
     let code = match Message::peek(answer) {
         Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
             Members::of(error).and_then(|error| error.get("code")?.get().parse::<i64>().ok())
@@ -114,18 +131,25 @@ fn status_of(answer: &[u8]) -> StatusCode {
     }
 }
 
-/// Checks the headers that the called tool's schema requires, if the tool is known. Suites require none.
+/// Checks the headers that the called tool's schema requires, if the tool is known. A suite requires none.
 fn check_arguments(
     face: &Face,
     workspace: &Arc<Workspace>,
     given: &HeaderMap,
     params: Option<Raw<'_>>,
 ) -> Result<(), String> {
-    let Face::Child(child) = face else { return Ok(()) };
     let params = params.and_then(Members::of).unwrap_or_default();
     let catalog = workspace.catalog();
-    let known = catalog.child(child).and_then(|suite| suite.tools_if_known());
-    let tool = known.as_ref().zip(params.text("name")).and_then(|(list, name)| list.find(&name));
+    let Some(name) = params.text("name") else { return Ok(()) };
+    let (suite, tool) = match face {
+        Face::Child(child) => (catalog.child(child), Some(name.into())),
+        Face::Aggregate => {
+            let called = catalog.tool(&name, None);
+            (called.as_ref().map(|called| called.suite), called.and_then(|called| called.own))
+        }
+    };
+    let known = suite.and_then(|suite| suite.tools_if_known());
+    let tool = known.as_ref().zip(tool).and_then(|(list, name)| list.find(&name));
     match tool.and_then(|tool| tool.input_schema.as_deref()) {
         Some(schema) => {
             headers::check_arguments(given, &headers::header_params(schema.into()), params.get("arguments"))
@@ -143,8 +167,10 @@ mod tests {
         let status =
             |outcome: &str| status_of(format!(r#"{{"jsonrpc":"2.0","id":1,{outcome}}}"#).as_bytes()).as_u16();
         assert_eq!(status(r#""result":{}"#), 200);
+        assert_eq!(status(r#""result":{"error":{"code":-32601}}"#), 200);
         assert_eq!(status(r#""error":{"code":-32602,"message":""}"#), 200);
         assert_eq!(status(r#""error":{"code":-32601,"message":""}"#), 404);
         assert_eq!(status(r#""error":{"code":-32021,"message":""}"#), 400);
+        assert_eq!(status(r#""err\u006fr":{"code":-32021,"message":""}"#), 400);
     }
 }
