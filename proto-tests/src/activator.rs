@@ -87,7 +87,8 @@ impl Manager {
         Self { socket: UnixDatagram::bind(path).unwrap() }
     }
 
-    /// On an abstract socket: `name` is the value of `NOTIFY_SOCKET`, with its `@`.
+    /// On an abstract socket, which only Linux has: `name` is the value of `NOTIFY_SOCKET`, with its `@`.
+    #[cfg(target_os = "linux")]
     pub fn abstract_at(name: &str) -> Self {
         let name = name.strip_prefix('@').unwrap();
         let address =
