@@ -105,7 +105,7 @@ pub(super) async fn spawn(
     let ((child_stderr, stderr), (control, theirs)) = (stderr, control);
     pass_input(&control, &child_stdin.into_blocking_fd().map_err(failed)?).map_err(failed)?;
 
-    let mut command = programs::GUARD.command();
+    let mut command = programs::GUARD.command().await.map_err(|why| ChildError::Spawn { why })?;
     command
         .args(note.as_ref().map(GuardNote::file))
         .env_clear()
