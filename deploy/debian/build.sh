@@ -3,7 +3,8 @@
 #
 # Makes a Debian package of the programs in BIN_DIR, with user units, man pages and completions, and prints its path.
 # The same input gives the same bytes: times are SOURCE_DATE_EPOCH (or the last commit's), owners are root. Needs
-# dpkg-deb. The architecture is this machine's, or ARCH; the compression xz, or COMPRESSION.
+# dpkg-deb. The architecture is this machine's, or ARCH; the compression xz, or COMPRESSION. CTL is a `switchboard-ctl` that
+# runs here, if that of BIN_DIR does not; NOTICES as for deploy/package-tree.
 set -euo pipefail
 
 programs=(switchboard switchboardd switchboard-ctl switchboard-guard)
@@ -22,7 +23,7 @@ export LC_ALL=C TZ=UTC
 umask 022
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || stat -c %Y "$root/CHANGELOG.md")}"
 export SOURCE_DATE_EPOCH
-version=$("$bin/switchboardd" --version | cut -d' ' -f2)
+version=$("${CTL:-$bin/switchboard-ctl}" --version | cut -d' ' -f2)
 arch=${ARCH:-$(dpkg --print-architecture)}
 name=switchboard-mcp
 tree=$(mktemp -d)
@@ -36,35 +37,8 @@ depends() {
     [ -z "$glibc" ] || printf 'libc6 (>= %s)' "${glibc#GLIBC_}"
     ! grep -aq 'libgcc_s\.so\.1' "${programs[@]/#/$bin/}" || printf ', libgcc-s1'
 }
-put() { # MODE FROM TO
-    install -D -m "$1" "$2" "$tree/$3"
-}
-squeezed() { # FROM TO.gz
-    mkdir -p "$(dirname "$tree/$2")"
-    gzip -9n <"$1" >"$tree/$2"
-    chmod 644 "$tree/$2"
-}
-
-for program in "${programs[@]}"; do put 755 "$bin/$program" "usr/bin/$program"; done
-put 644 "$root/deploy/systemd/switchboardd.service" usr/lib/systemd/user/switchboardd.service
-put 644 "$root/deploy/systemd/switchboardd.socket" usr/lib/systemd/user/switchboardd.socket
-put 644 "$root/switchboard.config.schema.json" usr/share/$name/switchboard.config.schema.json
-
-made=$(mktemp -d)
-trap 'rm -rf "$tree" "$made"' EXIT
-"$bin/switchboard-ctl" man --out "$made/man" >/dev/null
-for page in "$made"/man/*.1; do
-    squeezed "$page" "usr/share/man/man1/$(basename "$page").gz"
-done
-for shell in bash zsh fish; do
-    "$bin/switchboard-ctl" completions $shell >"$made/$shell"
-done
-put 644 "$made/bash" usr/share/bash-completion/completions/switchboard
-put 644 "$made/zsh" usr/share/zsh/vendor-completions/_switchboard
-put 644 "$made/fish" usr/share/fish/vendor_completions.d/switchboard.fish
-
-squeezed "$root/CHANGELOG.md" usr/share/doc/$name/changelog.gz
-squeezed "$root/README.md" usr/share/doc/$name/README.md.gz
+ZSH_FOLDER=vendor-completions CTL=${CTL:-$bin/switchboard-ctl} "$root/deploy/package-tree" "$bin" "$tree"
+mkdir -p "$tree/usr/share/doc/$name"
 {
     echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
     echo "Upstream-Name: Switchboard"
@@ -74,8 +48,7 @@ squeezed "$root/README.md" usr/share/doc/$name/README.md.gz
     echo "Copyright: $(sed -n 's/^Copyright (c) //p' "$root/LICENSE")"
     echo "License: MIT"
     sed -n '/^Permission/,$p' "$root/LICENSE" | sed -e 's/^$/./' -e 's/^/ /'
-} >"$made/copyright"
-put 644 "$made/copyright" usr/share/doc/$name/copyright
+} >"$tree/usr/share/doc/$name/copyright"
 
 mkdir "$tree/DEBIAN"
 (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"

@@ -21,3 +21,4 @@ command -v chromium >/dev/null || command -v chromium-browser >/dev/null || comm
 "$here/install.sh" || true
 "$here/../conformance/install.sh" || true
 "$here/../page/install.sh" || true
+"$here/../permissions/install.sh" || true

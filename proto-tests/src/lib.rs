@@ -27,6 +27,7 @@ pub mod finding;
 pub mod forwarder;
 pub mod home;
 pub mod http;
+pub mod markdown;
 pub mod procs;
 pub mod project;
 pub mod scripted_server;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 /// Time limit for reading these files, generous because the machine may be busy.
 const BOUND: Duration = Duration::from_secs(5);
 const NOBODY: u32 = 65534;
+const SOMEBODY: u32 = 42_017;
 
 /// A name, the function that creates the file, and the expected message.
 struct Bad {
@@ -253,4 +254,67 @@ fn give_away(path: &Path) {
     for entry in path.is_dir().then(|| fs::read_dir(path).unwrap()).into_iter().flatten() {
         give_away(&entry.unwrap().path());
     }
+}
+
+/// The daemon runs guard and commands by descriptors that it opened itself.
+#[test]
+fn a_guard_or_commands_that_others_can_change_are_not_started() {
+    if !rustix::process::getuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: becoming another user needs root and setpriv");
+        return;
+    }
+    let home = Home::new();
+    let folder = home.workspace();
+    bins().copy_to(&folder);
+    let child = folder.join("mock-child");
+    assert!(Command::new("cp").arg(&bins().mock_child).arg(&child).status().unwrap().success());
+    let define = |name: &str, env: &[(&str, &str)]| {
+        let entry = json!({"mcpServers": {name: home.entry(&child, &["echo"], env)}});
+        home.definition(name, &entry.to_string());
+    };
+    define("k", &[]);
+    define("s", &[("KEY", "${CANARY}")]);
+    let secrets = home.state_folder().join("secrets");
+    fs::create_dir_all(&secrets).unwrap();
+    fs::write(secrets.join("secrets.json"), r#"{"version":1,"secrets":{"CANARY":{"in":"keyring"}}}"#)
+        .unwrap();
+    for (path, mode) in
+        [(home.state_folder(), 0o700), (secrets.clone(), 0o700), (secrets.join("secrets.json"), 0o600)]
+    {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    give_away(Path::new(home.mark()));
+    let set = |name: &str, owner: u32, mode: u32| {
+        chown(folder.join(name), Some(owner), Some(owner)).unwrap();
+        fs::set_permissions(folder.join(name), Permissions::from_mode(mode)).unwrap();
+    };
+    let mut daemon = None;
+    let mut call = |server: &str| {
+        daemon.get_or_insert_with(|| {
+            nobody(&home).args(["--listen", "off"]).stderr(Stdio::null()).spawn().unwrap()
+        });
+        until_true("the daemon", TEST_TIMEOUT, || as_nobody(&home, &["status"]).status.success());
+        let output = as_nobody(&home, &["call", server, "echo", "{}"]);
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).unwrap())
+    };
+    // Before the daemon starts, and while it runs.
+    for (owner, mode, why) in [
+        (SOMEBODY, 0o755, "it belongs to another user (uid 42017)"),
+        (NOBODY, 0o777, "everybody can write it"),
+        (0, 0o775, "a group can write it (gid 0)"),
+    ] {
+        let programs = [("switchboard-guard", "k"), ("switchboard-ctl", "s")];
+        programs.iter().for_each(|(name, _)| set(name, owner, mode));
+        for (name, server) in programs {
+            let (is_called, said) = call(server);
+            assert!(!is_called && said.contains(&format!("{name}` is not started: {why}")), "{said}");
+        }
+    }
+    // It is looked at again until it is right.
+    set("switchboard-guard", 0, 0o755);
+    let (is_called, said) = call("k");
+    assert!(is_called, "{said}");
+    assert!(as_nobody(&home, &["stop"]).status.success());
+    assert!(daemon.unwrap().wait().unwrap().success());
 }

@@ -314,6 +314,10 @@ fn a_server_that_asks_in_the_middle_of_a_call_does_not_repeat_the_question() {
     retry["inputResponses"] = json!({key: {"action": "accept", "content": {"name": "Ada"}}});
     let done = modern(&mut shim, &retry, true);
     assert!(done["result"]["content"].to_string().contains("Ada"), "{done}");
+    // Once is once: the same state does not run the call again.
+    let again = modern(&mut shim, &retry, true);
+    assert_eq!(again["result"]["_meta"]["switchboard"]["kind"], "request_state", "{again}");
+    assert!(!again["result"]["content"].to_string().contains("Hello"), "{again}");
 }
 
 #[test]

@@ -431,7 +431,14 @@ fn a_legacy_childs_questions_reach_a_modern_host_as_results() {
 
 #[test]
 fn a_request_state_is_good_for_its_own_request_only() {
-    let home = home(&["--era", "legacy"]);
+    // A legacy child's call is suspended, a modern child's state is sealed in ours.
+    for era in ["legacy", "modern"] {
+        is_good_once_for_its_own_request(era);
+    }
+}
+
+fn is_good_once_for_its_own_request(era: &str) {
+    let home = home(&["--era", era]);
     let mut daemon = home.daemon();
     let call = json!({"name": "test_input_required_result_elicitation", "arguments": {"n": 1}});
     let answers = |asked: &Value| {

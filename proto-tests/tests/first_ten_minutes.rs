@@ -1,5 +1,5 @@
-//! A new user's first ten minutes: runs the shell blocks of the README verbatim in a clean HOME with two
-//! editors. The output is compared with `first_ten_minutes.txt`; `UPDATE_TRANSCRIPT=1` rewrites it.
+//! A new user's first ten minutes: runs the quick start of the README and the removal of `docs/install.md` verbatim
+//! in a clean HOME with two editors. The output is compared with `first_ten_minutes.txt`; `UPDATE_TRANSCRIPT=1` rewrites it.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -14,11 +14,12 @@ use proto_tests::{Home, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
 
 const README: &str = include_str!("../../README.md");
+const INSTALL: &str = include_str!("../../docs/install.md");
 
 /// The lines of the block after `<!-- test: NAME -->`.
-fn block(name: &str) -> Vec<&'static str> {
+fn block(page: &'static str, name: &str) -> Vec<&'static str> {
     let mark = format!("<!-- test: {name} -->\n```sh\n");
-    let (_, rest) = README.split_once(&mark).unwrap_or_else(|| panic!("README has no block `{name}`"));
+    let (_, rest) = page.split_once(&mark).unwrap_or_else(|| panic!("there is no block `{name}`"));
     rest.split_once("```").unwrap().0.lines().collect()
 }
 
@@ -71,7 +72,7 @@ impl Person<'_> {
     }
 
     fn follows(&mut self, name: &str) {
-        for line in block(name) {
+        for line in block(README, name) {
             assert_eq!(self.types(line), 0, "{line}\n{}", self.seen);
         }
     }
@@ -137,8 +138,16 @@ fn the_readme_leads_to_a_working_editor_and_back() {
     let codex = home.write(".codex/config.toml", "# mine\nmodel = \"some-model\"\n");
     let before = [&cursor, &codex].map(|file| fs::read(file).unwrap());
 
-    person.follows("servers");
+    // The editor has its own server or Switchboard's copy of it at every step.
     person.follows("editors");
+    let servers = |file: &Path| -> Vec<String> {
+        let written: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        written["mcpServers"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(servers(&cursor), ["mock", "switchboard"]);
+    person.follows("servers");
+    assert_eq!(servers(&cursor), ["mock", "switchboard"]);
+    person.follows("remove-copies");
     let written: Value = serde_json::from_slice(&fs::read(&cursor).unwrap()).unwrap();
     let servers = written["mcpServers"].as_object().unwrap();
     assert_eq!(servers.keys().collect::<Vec<_>>(), ["switchboard"], "{written}");
@@ -186,7 +195,7 @@ fn the_readme_leads_to_a_working_editor_and_back() {
         person.seen
     );
 
-    for line in block("remove") {
+    for line in block(INSTALL, "remove") {
         // The programs that replaced `cargo install` are deleted with the HOME, and no service is installed.
         if !line.starts_with("cargo") && !line.contains("service") {
             assert_eq!(person.types(line), 0, "{line}\n{}", person.seen);

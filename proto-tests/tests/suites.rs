@@ -62,10 +62,10 @@ fn hosts_see_one_tool_per_child_and_nothing_else() {
         json!({
             "type": "object",
             "properties": {
-                "action": {"type": "string", "enum": ["introspect", "call"], "description": "introspect finds subtools, call runs one"},
-                "subtool": {"type": "string", "description": "Which subtool"},
+                "action": {"type": "string", "enum": ["introspect", "call"], "description": "introspect finds, call runs"},
+                "subtool": {"type": "string", "description": "Its name"},
                 "args": {"type": "object", "description": "Its arguments", "additionalProperties": true},
-                "query": {"type": "string", "description": "What you want to do"},
+                "query": {"type": "string", "description": "What to do"},
             },
             "required": ["action"],
         })

@@ -5,6 +5,7 @@ mod list_fingerprints;
 mod listed_tools;
 pub mod merged_items;
 mod shown_tools;
+mod tool_names;
 pub mod workspace;
 
 use std::collections::{BTreeMap, HashSet};
@@ -14,20 +15,21 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 
 pub use list_fingerprints::ListFingerprints;
-pub use shown_tools::ShownTools;
+pub use shown_tools::{ShownTarget, ShownTools};
 
 use switchboard_definitions::config::{Config, Conflicts, DriftPolicy};
 use switchboard_definitions::definition::SharedLaunch;
 use switchboard_definitions::document::{Problem, nearest};
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus};
+use switchboard_mcp::era::ProtocolEra;
 
 use crate::catalog::layer::Layer;
 use crate::catalog::listed_tools::{ListedTools, ToolPrints};
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
-use crate::suite::{Suite, SuitePart, find_tool};
+use crate::suite::{ShownForm, Suite, SuitePart, find_tool};
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -49,6 +51,16 @@ pub struct Catalog {
     /// The cached merge of the children's items.
     // A leaf lock: held to compare, build or copy it.
     offers: Mutex<MergeCache>,
+}
+
+/// What a tool that a host calls stands for.
+#[derive(Debug)]
+pub struct CalledTool<'c> {
+    pub suite: &'c Suite,
+    /// What of the suite may be reached.
+    pub part: SuitePart,
+    /// The server's own tool that it is, if it is no suite's.
+    pub own: Option<Box<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -114,10 +126,14 @@ impl Catalog {
         // Hosts truncate long lists at the end, so a workspace cannot push out the user's own suites.
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
         let find_tool = personal.config.find.then(|| find_tool_name(&suites));
-        let listed_tools = ListedTools::new(&suites, find_tool.map(find_tool::definition));
-        let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
-        let by_writing_name =
+        let by_name: BTreeMap<_, _> =
+            suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
+        let by_writing_name: BTreeMap<_, _> =
             suites.iter().enumerate().map(|(at, suite)| (suite.writing_name.clone(), at)).collect();
+        let is_reserved = |name: &str| {
+            by_name.contains_key(name) || by_writing_name.contains_key(name) || find_tool == Some(name)
+        };
+        let listed_tools = ListedTools::new(&suites, find_tool.map(find_tool::definition), is_reserved);
         let by_child =
             suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();
         let (personal, own) = (personal.clone(), own.cloned());
@@ -138,8 +154,8 @@ impl Catalog {
     }
 
     /// The result of `tools/list`; `with_meta`: for a host that uses `_meta` of tools.
-    pub fn tools_result(&self, with_meta: bool) -> String {
-        self.listed_tools.result(with_meta)
+    pub fn tools_result(&self, era: ProtocolEra, with_meta: bool) -> String {
+        self.listed_tools.result(era, with_meta)
     }
 
     /// What the tools of the list stand for, to judge the calls of a host that was shown it.
@@ -164,22 +180,30 @@ impl Catalog {
 
     /// Adopts what is now known about the servers. Returns when to call this again, if a change has to wait.
     pub fn renew_tools(&self, now: Instant) -> Option<Instant> {
-        self.listed_tools.renew(&self.suites, now)
+        self.listed_tools.renew(&self.suites, |name| self.is_reserved(name), now)
+    }
+
+    /// How hosts see a server, and why not as its own tools if the user prefers those.
+    pub fn shown_form(&self, suite: &Suite) -> (ShownForm, Option<String>) {
+        self.by_name.get(&suite.name).map(|at| self.listed_tools.form(*at)).unwrap_or_default()
+    }
+
+    /// Whether a suite, or the tool that searches all suites, has this name.
+    fn is_reserved(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+            || self.by_writing_name.contains_key(name)
+            || self.find_tool == Some(name)
     }
 
     /// Keeps the descriptions of servers that `before` knew, if only their variables or their directory
-    /// changed: nothing is known of the new version until it has run.
+    /// changed: nothing is known of the new version until it has run. Keeps the form in which hosts see them, too.
     pub fn keep_descriptions(&self, before: &Self) {
-        for (at, suite) in self.suites.iter().enumerate() {
-            let known = before.by_child.get(suite.child_name()).map(|at| (&before.suites[*at], *at));
-            if let Some((earlier, place)) = known
-                && !suite.is_held()
-                && suite.is_same_server(earlier)
-                && let Some(manifest) = before.listed_tools.manifest(place)
-            {
-                self.listed_tools.keep_manifest(at, suite, manifest);
-            }
-        }
+        let earlier = |suite: &Suite| {
+            let place = *before.by_child.get(suite.child_name())?;
+            let is_same = !suite.is_held() && suite.is_same_server(&before.suites[place]);
+            before.listed_tools.known(place).filter(|_| is_same)
+        };
+        self.listed_tools.keep(&self.suites, earlier, |name| self.is_reserved(name));
     }
 
     fn tool_prints(&self) -> ToolPrints {
@@ -242,17 +266,23 @@ impl Catalog {
         &self.personal.config
     }
 
-    /// The suite that a tool stands for, and the part of it. A caller that was shown a list is judged by it, also
-    /// if the list is another one now.
-    pub fn tool(&self, name: &str, shown: Option<&ShownTools>) -> Option<(&Suite, SuitePart)> {
-        let as_shown = shown.and_then(|shown| shown.get(name));
-        if let Some((suite, part)) = as_shown.and_then(|(child, part)| Some((self.child(child)?, part))) {
-            return Some((suite, part));
+    /// What a tool stands for. A caller that was shown a list is judged by it, also if the list is another one now.
+    pub fn tool(&self, name: &str, shown: Option<&ShownTools>) -> Option<CalledTool<'_>> {
+        let target = |target: &ShownTarget| {
+            let suite = self.child(&target.child)?;
+            Some(CalledTool { suite, part: target.part, own: target.own.clone() })
+        };
+        if let Some(tool) = shown.and_then(|shown| shown.get(name)).and_then(target) {
+            return Some(tool);
         }
+        let suite = |at: &usize, part| CalledTool { suite: &self.suites[*at], part, own: None };
         if let Some(at) = self.by_name.get(name) {
-            return Some((&self.suites[*at], self.listed_tools.part(*at)));
+            return Some(suite(at, self.listed_tools.part(*at)));
         }
-        self.by_writing_name.get(name).map(|at| (&self.suites[*at], SuitePart::Writing))
+        if let Some(at) = self.by_writing_name.get(name) {
+            return Some(suite(at, SuitePart::Writing));
+        }
+        self.shown_tools().get(name).and_then(target)
     }
 
     pub fn suite(&self, name: &str) -> Option<&Suite> {

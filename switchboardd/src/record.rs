@@ -35,8 +35,8 @@ use crate::session::Session;
 
 /// How long calls gather before they are written. If the daemon is killed, the calls of this time are lost.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(300);
-/// So many calls are written at once, without waiting.
-const FLUSH_AT: usize = 2048;
+/// So many calls are written at once, without waiting. Few enough that they take little memory.
+const FLUSH_AT: usize = 512;
 /// Calls that are kept in memory while they cannot be written: some seconds of the most that a daemon serves.
 const MAX_UNWRITTEN: usize = 16 * 1024;
 /// Limit for the arguments among them, in bytes. Above it, calls are recorded without arguments.

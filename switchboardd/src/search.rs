@@ -240,6 +240,13 @@ pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Vec<Match>
     found
 }
 
+/// The indexes of so many tools that no match names.
+pub fn unmatched(count: usize, matches: &[Match]) -> impl Iterator<Item = usize> {
+    let mut is_matched = vec![false; count];
+    matches.iter().for_each(|found| is_matched[found.at] = true);
+    (0..count).filter(move |at| !is_matched[*at])
+}
+
 /// What is counted over all tools of a query.
 struct Statistics {
     tools: f32,
@@ -359,3 +366,6 @@ fn end_of_second(text: &str, first: usize) -> usize {
 fn first(text: &str, count: usize) -> &str {
     text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
+use switchboard_wire::id_map::IdMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -68,7 +69,7 @@ pub struct Session {
 #[derive(Debug, Default)]
 struct OpenRequests {
     issued: u64,
-    open: HashMap<u64, OpenRequest>,
+    open: IdMap<OpenRequest>,
 }
 
 #[derive(Debug)]

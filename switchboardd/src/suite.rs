@@ -18,11 +18,13 @@ pub mod failure;
 pub mod find_tool;
 mod found;
 pub mod introspect;
+mod introspect_call;
 mod known_tools;
 mod lenient;
 pub mod login;
 mod obstacle;
 pub mod outgoing;
+mod own_tools;
 pub mod own_words;
 mod recorded_call;
 mod refusal;
@@ -41,7 +43,6 @@ use switchboard_definitions::config::{Config, Describe, Mode, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::visible;
@@ -54,14 +55,14 @@ use crate::observe::metrics::OperationNotes;
 use crate::observe::metrics::suite_metrics::SuiteMetrics;
 use crate::pool::baseline::ToolBaseline;
 use crate::pool::{Lease, Pool, PoolError, PoolStatus};
-use crate::savings::recorder::Fingerprint;
 use crate::suite::failure::Failure;
 
 pub use confirm::Confirmation;
-pub use context::CallContext;
+pub use context::{CallContext, CallTarget};
 use login::LoginOutcome;
+pub use own_tools::{ListedSuite, ShownForm};
 pub use reply::SuiteReply;
-use reply::{refusal, text_result, tool_error};
+use reply::{refusal, tool_error};
 pub use split::SuitePart;
 pub use suspendable::{InputNeeded, SuspendableCall};
 
@@ -72,7 +73,7 @@ const START_ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// No other properties: some hosts refuse or drop arguments that a tool does not declare. Some rewrite an object
 /// without properties unless it says that it takes any.
-const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"],"description":"introspect finds subtools, call runs one"},"subtool":{"type":"string","description":"Which subtool"},"args":{"type":"object","description":"Its arguments","additionalProperties":true},"query":{"type":"string","description":"What you want to do"}},"required":["action"]}"#;
+const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"],"description":"introspect finds, call runs"},"subtool":{"type":"string","description":"Its name"},"args":{"type":"object","description":"Its arguments","additionalProperties":true},"query":{"type":"string","description":"What to do"}},"required":["action"]}"#;
 
 /// How much of a command line a model is shown, in characters; a user is shown all of it.
 const MAX_SHOWN_COMMAND: usize = 600;
@@ -175,11 +176,11 @@ impl Suite {
     }
 
     /// The exposed tools of `list`; without schemas if the mode is redacted.
-    pub fn listed(&self, list: &ToolList) -> String {
+    pub fn listed(&self, list: &Arc<ToolList>) -> String {
         match self.mode {
             Mode::Redacted => {
-                let list = self.without_held(list, self.known_drift().as_deref());
-                introspect::entries(&list, &self.settings.expose, self.introspect_options())
+                let list = drift::without_held(list, self.known_drift().as_deref());
+                introspect::entries(&list, &self.settings.expose, self.introspect_options(&self.marks()))
             }
             Mode::Summary | Mode::Compact | Mode::Full => self.exposed(list),
         }
@@ -259,25 +260,31 @@ impl Suite {
         Failure::Child { child: self.child_name().into(), subtool: subtool.map(Into::into), error }
     }
 
-    /// Runs a `tools/call` of this suite.
+    /// Runs a `tools/call` of this suite, or of one of the server's own tools.
     pub async fn run(
         &self,
         caller: &Arc<Caller>,
         params: &RequestParams<'_>,
-        part: SuitePart,
+        target: CallTarget<'_>,
         notes: Option<&OperationNotes>,
     ) -> Result<SuiteReply, Failure> {
         let token = params.progress_token().map(Raw::get);
         let written_token = params.raw_progress_token();
         let params = &params.members;
-        let arguments = match params.get("arguments") {
+        let given = params.get("arguments").filter(|given| target.own.is_none() || !given.is_null());
+        let arguments = match given {
             None => Members::default(),
+            // As if the suite had been called with them.
+            Some(raw) if target.own.is_some() => Members(vec![("args".into(), raw)]),
             Some(raw) => match Members::of(raw) {
                 Some(arguments) => arguments,
                 None => return Ok(tool_error("`arguments` must be an object")),
             },
         };
-        let subtool = match text_member(&arguments, "subtool") {
+        let subtool = match target
+            .own
+            .map_or_else(|| text_member(&arguments, "subtool"), |own| Ok(Some(Cow::Borrowed(own))))
+        {
             Ok(subtool) => subtool,
             Err(sentence) => return Ok(tool_error(&sentence)),
         };
@@ -289,8 +296,13 @@ impl Suite {
         }
         let params = stripped_params.as_ref().unwrap_or(params);
         let params = HostParams { members: params, token: written_token, arguments: &arguments };
-        let call =
-            || CallContext { tool: subtool.as_deref(), token, part, ..CallContext::new(caller, notes) };
+        let call = || CallContext {
+            tool: subtool.as_deref(),
+            token,
+            part: target.part,
+            by_own_name: target.own.is_some(),
+            ..CallContext::new(caller, notes)
+        };
         let mut said = self.dispatch(call(), params).await;
         for _ in 0..login::MAX_LOGINS {
             let Err(failure) = &said else { break };
@@ -305,7 +317,11 @@ impl Suite {
     }
 
     async fn dispatch(&self, call: CallContext<'_>, params: HostParams<'_>) -> Result<SuiteReply, Failure> {
-        match text_member(params.arguments, "action") {
+        let action = match call.by_own_name {
+            true => Ok(Some(Cow::Borrowed("call"))),
+            false => text_member(params.arguments, "action"),
+        };
+        match action {
             Err(sentence) => Ok(tool_error(&sentence)),
             Ok(Some(action)) if action == "introspect" => {
                 call.notes.iter().for_each(|notes| notes.introspects());
@@ -332,95 +348,10 @@ impl Suite {
         }
     }
 
-    async fn introspect(
-        &self,
-        call: CallContext<'_>,
-        arguments: &Members<'_>,
-    ) -> Result<SuiteReply, Failure> {
-        let list = readable(self.known_tools(call).await?).await;
-        let (caller, options) = (call.caller, self.introspect_options());
-        if let Some(subtool) = call.tool {
-            let list = match list.find(subtool) {
-                Some(_) => list,
-                None => {
-                    let lease = self.lease(CallContext { asked: Instant::now(), ..call }).await?;
-                    let renewed = lease.renew_tools(self.limits).await;
-                    readable(renewed.map_err(|error| self.failed(Some(subtool), error))?).await
-                }
-            };
-            return Ok(match list.find(subtool) {
-                Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
-                Some(_) if self.refuses(&list, subtool).await => return Err(self.held_tool(subtool)),
-                Some(tool) => self.fetched(caller, &introspect::single(tool, options)),
-                None => {
-                    let drift = self.held_drift(&list).await;
-                    self.unknown_subtool(subtool, &self.without_held(&list, drift.as_deref()))
-                }
-            });
-        }
-        let query = match text_member(arguments, "query") {
-            Ok(query) => query.filter(|query| !query.trim().is_empty()),
-            Err(sentence) => return Ok(tool_error(&sentence)),
-        };
-        let verbosity = arguments.get("args").and_then(Members::of).and_then(|args| args.text("verbosity"));
-        let wants_schemas = verbosity.as_deref() == Some("full");
-        let mode = if wants_schemas && self.mode != Mode::Redacted { Mode::Full } else { self.mode };
-        let options =
-            introspect::IntrospectOptions { mode, query: query.as_deref(), wants_schemas, ..options };
-        let drift = self.held_drift(&list).await;
-        let shown = self.without_held(&list, drift.as_deref());
-        let text = introspect::text(&shown, &self.settings.expose, options);
-        Ok(self.fetched(caller, &self.with_held_hint(text, &list, &shown)))
-    }
-
-    /// The text that `introspect` returns without a query.
-    pub fn introspection(&self, list: &ToolList) -> String {
-        let list = self.without_held(list, self.known_drift().as_deref());
-        introspect::text(&list, &self.settings.expose, self.introspect_options())
-    }
-
-    fn introspect_options(&self) -> introspect::IntrospectOptions<'_> {
-        introspect::IntrospectOptions {
-            marks: Some(self.marks()),
-            mode: self.mode,
-            summary_max_chars: self.summary_max_chars,
-            max_bytes: self.max_bytes,
-            query: None,
-            wants_schemas: false,
-        }
-    }
-
-    /// A text that goes into the model's context, recorded for the savings report unless the caller is
-    /// anonymous.
-    fn fetched(&self, caller: &Arc<Caller>, text: &str) -> SuiteReply {
-        if let Some(pool) = &self.pool
-            && let Some(mut usage) = caller.usage()
-        {
-            let mark = Fingerprint::of(text);
-            usage.record_fetch(mark);
-            drop(usage);
-            pool.savings_recorder().record_fetched(pool.fingerprint(), mark, text);
-        }
-        SuiteReply::Own(text_result(text, false))
-    }
-
     pub fn not_allowed(&self, subtool: &str) -> SuiteReply {
         let failure = Failure::NotAllowed { suite: self.name.clone(), subtool: subtool.to_owned() };
         refusal(failure.kind(), &failure.to_string())
     }
-}
-
-/// The list, with signatures and words. If there are many, another thread makes them.
-async fn readable(list: Arc<ToolList>) -> Arc<ToolList> {
-    if list.is_costly() {
-        return run_blocking(move || {
-            list.signatures();
-            list.words();
-            list
-        })
-        .await;
-    }
-    list
 }
 
 /// A string member. Absent and `null` are the same; any other type is an error.

@@ -50,7 +50,7 @@ pub const HOSTS: [Host; 8] = [
     Host {
         name: "Codex",
         cut: Cut::Ends { head: 6_000, tail: 6_000 },
-        source: "0.166.0: 10,000 bytes times 1.2 for a model that it does not know, half from each end (10,000 tokens for those it knows)",
+        source: "0.166.0: 10,000 bytes for a model that it does not know, half from each end (10,000 tokens for those it knows); the factor of 1.2 is an assumption that fits what was measured",
     },
     Host {
         name: "Gemini CLI",

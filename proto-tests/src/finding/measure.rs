@@ -8,7 +8,7 @@ use super::cost::{
     WHOLE_ARGUMENTS, call_arguments, definition_arguments, query_arguments, smallest_arguments,
 };
 use super::hosts::HOSTS;
-use super::recorded::{ELEVEN, Intent, RecordedServer, heldout, tuned};
+use super::recorded::{ELEVEN, Intent, RecordedServer, fresh, heldout, tuned};
 use super::tokens;
 use crate::bins::bins;
 use crate::daemon::DaemonProcess;
@@ -25,6 +25,7 @@ pub struct Way {
     pub name: &'static str,
     pub start: Option<Start>,
     pub heldout: Option<Tally>,
+    pub fresh: Option<Tally>,
     pub tuned: Option<Tally>,
 }
 
@@ -136,6 +137,8 @@ pub enum RunConfig {
     WithFind,
     /// One tool per server, also for those that mark some subtools as read-only.
     Unsplit,
+    /// The servers' own tools where they take fewer bytes.
+    Auto,
 }
 
 /// A daemon with recorded servers that have all run, and a host.
@@ -155,9 +158,14 @@ impl Running {
         if find {
             home.config(&json!({"aggregate": {"find": true}}));
         }
-        if config == RunConfig::Unsplit {
-            let unsplit = |server: &RecordedServer| (server.id.clone(), json!({"split": false}));
-            let suites: serde_json::Map<String, Value> = servers.iter().map(unsplit).collect();
+        let settings = match config {
+            RunConfig::Unsplit => Some(json!({"split": false})),
+            RunConfig::Auto => Some(json!({"show": "auto"})),
+            RunConfig::Default | RunConfig::WithFind => None,
+        };
+        if let Some(settings) = settings {
+            let of = |server: &RecordedServer| (server.id.clone(), settings.clone());
+            let suites: serde_json::Map<String, Value> = servers.iter().map(of).collect();
             home.config(&json!({"suites": suites}));
         }
         for server in servers {
@@ -227,7 +235,7 @@ fn session_start(home: &Home) -> String {
 /// Measures everything.
 pub fn measure() -> Finding {
     let servers = RecordedServer::all();
-    let (heldout, tuned) = (heldout(), tuned());
+    let (heldout, fresh, tuned) = (heldout(), fresh(), tuned());
     let eleven = &servers[..ELEVEN];
     let mut now = Running::start(&servers, RunConfig::Default);
     let with_find = Running::start(&servers, RunConfig::WithFind);
@@ -236,40 +244,50 @@ pub fn measure() -> Finding {
     let mut texts = vec![listed(eleven), listed(&servers), earlier(eleven), earlier(&servers)];
     let start = |servers: &[RecordedServer], config: RunConfig| Running::start(servers, config).start.clone();
     texts.extend([start(eleven, RunConfig::Default), now.start.clone()]);
-    texts.extend([start(eleven, RunConfig::Unsplit), start(&servers, RunConfig::Unsplit)]);
+    for config in [RunConfig::Unsplit, RunConfig::Auto] {
+        texts.extend([start(eleven, config), start(&servers, config)]);
+    }
     if let Some(with_find) = &with_find {
         texts.extend([start(eleven, RunConfig::WithFind), with_find.start.clone()]);
     }
     let mut starts = starts(&texts).into_iter();
 
     let ways = vec![
-        Way { name: "all tools listed", start: starts.next(), heldout: None, tuned: None },
+        only_start("all tools listed", starts.next()),
         Way {
             name: "suites as they were (f286614)",
             start: starts.next(),
             heldout: Some(tally(&mut Before, &servers, &heldout)),
+            fresh: Some(tally(&mut Before, &servers, &fresh)),
             tuned: Some(tally(&mut Before, &servers, &tuned)),
         },
         Way {
             name: "suites now",
             start: starts.next(),
             heldout: Some(tally(&mut now, &servers, &heldout)),
+            fresh: Some(tally(&mut now, &servers, &fresh)),
             tuned: Some(tally(&mut now, &servers, &tuned)),
         },
-        Way { name: "suites now, `split: false`", start: starts.next(), heldout: None, tuned: None },
+        only_start("suites now, `split: false`", starts.next()),
+        only_start("suites now, `show: \"auto\"`", starts.next()),
         Way {
             name: "suites now, with `find`",
             start: starts.next(),
             heldout: with_find.as_mut().map(|running| find_tally(running, &servers, &heldout)),
+            fresh: with_find.as_mut().map(|running| find_tally(running, &servers, &fresh)),
             tuned: with_find.as_mut().map(|running| find_tally(running, &servers, &tuned)),
         },
     ];
-    for intent in heldout.iter().chain(&tuned) {
+    for intent in heldout.iter().chain(&fresh).chain(&tuned) {
         let server = server_of(&servers, intent);
         intent.subtools.iter().for_each(|subtool| now.call(server, subtool));
     }
     let wholes = servers.iter().map(|server| whole(&mut now, server)).collect();
     Finding { ways, wholes }
+}
+
+fn only_start(name: &'static str, start: Option<Start>) -> Way {
+    Way { name, start, heldout: None, fresh: None, tuned: None }
 }
 
 /// What a host reads of the servers themselves.

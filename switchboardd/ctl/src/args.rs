@@ -3,6 +3,8 @@
 mod help;
 mod hosts;
 mod own;
+#[cfg(test)]
+mod reference;
 mod since;
 
 use std::path::PathBuf;

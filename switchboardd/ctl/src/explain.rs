@@ -300,6 +300,12 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
     if let Some(subtools) = live["subtools"].as_u64() {
         facts.push(("subtools", subtools.to_string()));
     }
+    if live["show"]["as"] == "tools" {
+        facts.push(("shown as", "its own tools".to_owned()));
+    } else if let Some(why) = live["show"]["whySuite"].as_str() {
+        let setting = text(&live["show"]["setting"]);
+        facts.push(("shown as", format!("a suite in spite of `show: \"{setting}\"`: {why}")));
+    }
     if live["pool"].is_object() {
         let pool = &live["pool"];
         facts.push((

@@ -8,7 +8,7 @@ use super::ask::{about, ask};
 use super::output::{
     Paint, Table, Tone, cell, indented, print, print_json, remark, say, tilde, toned, width,
 };
-use super::status::{note, project, state};
+use super::status::{note, project, state, subtools};
 use crate::args::Args;
 
 pub(super) async fn run(args: &Args) -> CliExit {
@@ -30,12 +30,11 @@ pub(super) async fn run(args: &Args) -> CliExit {
     let mut table = Table::new(&["SUITE", "SERVER", "STATE", "SUBTOOLS", "FROM"]);
     for suite in suites {
         let text = |key: &str| suite[key].as_str().unwrap_or("-").to_owned();
-        let subtools = suite["subtools"].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string());
         table.row(vec![
             cell(text("name")),
             cell(text("child")),
             state(&suite["state"]),
-            cell(subtools),
+            cell(subtools(suite)),
             toned(Tone::Quiet, tilde(&text("file"))),
         ]);
     }

@@ -28,6 +28,12 @@ pub(super) async fn run(args: &Args) -> CliExit {
     }
 }
 
+/// A suite's name, and whether its own tools are shown in its place.
+fn name(suite: &Value) -> String {
+    let name = text(&suite["name"]);
+    if suite["shownAs"] == "tools" { format!("{name} (as tools)") } else { name }
+}
+
 /// The report as text.
 fn render(savings: &Value, paint: Paint) -> Printable {
     let suites = savings["suites"].as_array().map_or(&[][..], Vec::as_slice);
@@ -39,7 +45,7 @@ fn render(savings: &Value, paint: Paint) -> Printable {
     let mut table = vec![head];
     for suite in &known {
         table.push([
-            text(&suite["name"]),
+            name(suite),
             tools(suite),
             count(&suite["listed"]),
             count(&suite["shown"]),

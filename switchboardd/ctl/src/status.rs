@@ -285,10 +285,20 @@ pub(super) fn state(state: &Value) -> Cell {
 fn suites(suites: &[Value]) -> Table {
     let mut table = Table::new(&["SUITE", "STATE", "SUBTOOLS", "NOTE"]);
     for suite in suites {
-        let subtools = suite["subtools"].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string());
-        table.row(vec![cell(text(&suite["name"])), state(&suite["state"]), cell(subtools), note(suite)]);
+        table.row(vec![
+            cell(text(&suite["name"])),
+            state(&suite["state"]),
+            cell(subtools(suite)),
+            note(suite),
+        ]);
     }
     table
+}
+
+/// How many subtools a suite has, and whether editors see them themselves.
+pub(super) fn subtools(suite: &Value) -> String {
+    let number = suite["subtools"].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string());
+    if suite["show"]["as"] == "tools" { format!("{number}, as tools") } else { number }
 }
 
 /// A note for the user: pending approval, last error, or a remote server's URL.

@@ -6,11 +6,15 @@ mod last_good;
 mod permissions;
 mod read;
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod schema;
+mod show;
 
 pub use last_good::{ConfigSource, LastGood, UsableConfig};
 pub use permissions::{Confirm, Split};
 pub use read::listen_problem;
+pub use show::Show;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -242,6 +246,8 @@ pub struct SuiteConfig {
     pub validate: Option<bool>,
     /// Whether reading and writing tools are shown as two suites' tools.
     pub split: Split,
+    /// Whether hosts see the server as a suite or as its own tools.
+    pub show: Show,
     /// Which calls the user is asked about before they are sent.
     pub confirm: Confirm,
     /// Why the server cannot be used: its settings cannot be understood, and may be meant to hide tools.

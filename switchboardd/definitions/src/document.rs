@@ -359,9 +359,12 @@ impl<'d> Node<'d> {
         self.wanted(self.value.as_boolean_lit().map(|flag| flag.value), "true or false")
     }
 
-    /// A whole number within bounds.
+    /// A whole number within bounds, also if it is written as `60000.0`.
     pub fn number(&self, least: u64, most: u64) -> Option<u64> {
-        let found = self.value.as_number_lit().and_then(|number| number.value.parse().ok());
+        let found = self.value.as_number_lit().and_then(|number| {
+            let whole = number.value.trim_end_matches('0').strip_suffix('.').unwrap_or(number.value);
+            whole.parse().ok()
+        });
         let found = found.filter(|number| (least..=most).contains(number));
         self.wanted(found, &format!("a whole number from {least} to {most}"))
     }

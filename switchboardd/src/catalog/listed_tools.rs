@@ -8,28 +8,34 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use switchboard_definitions::digest;
+use switchboard_mcp::era::ProtocolEra;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::ShownTools;
+use super::shown_tools::ShownTarget;
+use super::tool_names::{self, OwnToolNames};
 use crate::pool::manifest::Manifest;
 use crate::suite::description::{ListedTool, SuiteFacts};
 use crate::suite::own_words;
-use crate::suite::{Suite, SuitePart};
+use crate::suite::{ListedSuite, ShownForm, Suite, SuitePart};
 
 const BURST: u32 = 4;
 const REFILL: Duration = Duration::from_secs(30);
 
 /// The longest instructions, in characters. Hosts put all of it into each session.
-const INSTRUCTIONS: usize = 420;
+const INSTRUCTIONS: usize = 360;
 /// How much one server can add to them.
 const OWN_INSTRUCTIONS: usize = 150;
 
-const HOW_TO: &str = "Each tool here is a suite: one MCP server with its subtools. Find a subtool with {\"action\":\"introspect\",\"query\":\"what you want to do\"} (without `query`: all of them), then run it with {\"action\":\"call\",\"subtool\":…,\"args\":{…}}.";
+const ALL_ARE_SUITES: &str = "Each tool here is a suite: one MCP server and its subtools.";
+/// If some servers are shown as their own tools.
+const SOME_ARE_SUITES: &str = "A tool here that takes `action` is a suite: one MCP server and its subtools.";
+const HOW_TO: &str = " {\"action\":\"introspect\",\"query\":\"what you want to do\"} finds subtools (without `query`: all), {\"action\":\"call\",\"subtool\":…,\"args\":{…}} runs one.";
 
 /// For servers that are shown as two tools.
 const WRITING_TOOLS: &str =
-    " A subtool that writes is called with the suite's tool that ends in `_write`, if there is one.";
+    " What writes is called with the suite's tool that ends in `_write`, if there is one.";
 
 /// Fingerprints of the tool list, as most hosts see it and with `_meta`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,9 +64,15 @@ impl ToolPrints {
         Self { plain: print(false), with_meta: print(true) }
     }
 
-    fn replace(&mut self, old: Self, new: Self) {
-        self.plain = self.plain.wrapping_sub(old.plain).wrapping_add(new.plain);
-        self.with_meta = self.with_meta.wrapping_sub(old.with_meta).wrapping_add(new.with_meta);
+    fn add(&mut self, new: Self) {
+        self.plain = self.plain.wrapping_add(new.plain);
+        self.with_meta = self.with_meta.wrapping_add(new.with_meta);
+    }
+
+    fn remove(&mut self, old: Option<Self>) {
+        let old = old.unwrap_or_default();
+        self.plain = self.plain.wrapping_sub(old.plain);
+        self.with_meta = self.with_meta.wrapping_sub(old.with_meta);
     }
 }
 
@@ -87,99 +99,141 @@ struct Entry {
     facts: SuiteFacts,
     /// Describes the server until the one that is defined now has run.
     earlier: Option<Arc<Manifest>>,
-    tools: Vec<ListedTool>,
-    prints: ToolPrints,
+    listed: ListedSuite,
+    /// A digest of the tools as they were made, before some of them got other names.
+    made: u128,
+    /// `None` until they are computed for `listed`.
+    prints: Option<ToolPrints>,
     limit: ChangeLimit,
 }
 
+impl Entry {
+    fn new(suite: &Suite, facts: SuiteFacts) -> Self {
+        let listed = suite.listed_suite(&facts, ShownForm::Suite);
+        let made = made(&listed);
+        Self { facts, earlier: None, listed, made, prints: None, limit: ChangeLimit::default() }
+    }
+}
+
 impl ListedTools {
-    /// `find_tool`: the entry of the tool that searches all suites, if there is one.
-    pub(super) fn new(suites: &[Suite], find_tool: Option<String>) -> Self {
+    /// `find_tool`: the entry of the tool that searches all suites, if there is one. `is_reserved`: whether a suite or
+    /// that tool has a name.
+    pub(super) fn new(
+        suites: &[Suite],
+        find_tool: Option<String>,
+        is_reserved: impl Fn(&str) -> bool,
+    ) -> Self {
         let mut list = ListedEntries { find_tool, ..ListedEntries::default() };
         if let Some(tool) = &list.find_tool {
             list.prints = ToolPrints::of(tool);
         }
-        for (at, suite) in suites.iter().enumerate() {
-            let facts = suite.facts();
-            let tools = suite.listed_tools(&facts);
-            let prints = ToolPrints::of_entry(at, &tools);
-            list.prints.replace(ToolPrints::default(), prints);
-            list.entries.push(Entry { facts, earlier: None, tools, prints, limit: ChangeLimit::default() });
-        }
-        list.instructions = instructions(suites, &list.entries);
+        list.entries = suites.iter().map(|suite| Entry::new(suite, suite.facts())).collect();
+        list.settle(suites, is_reserved);
         Self { list: Mutex::new(list) }
     }
 
     /// Formats the entries whose facts changed. Returns when to call this again, if an entry has to wait.
-    pub(super) fn renew(&self, suites: &[Suite], now: Instant) -> Option<Instant> {
+    pub(super) fn renew(
+        &self,
+        suites: &[Suite],
+        is_reserved: impl Fn(&str) -> bool,
+        now: Instant,
+    ) -> Option<Instant> {
         let mut list = self.lock();
         let list = &mut *list;
         let (mut changed, mut again) = (false, None::<Instant>);
-        for (at, (suite, entry)) in suites.iter().zip(&mut list.entries).enumerate() {
+        for (suite, entry) in suites.iter().zip(&mut list.entries) {
             let mut facts = suite.facts();
             facts.manifest = facts.manifest.or_else(|| entry.earlier.clone());
             if facts.is_same(&entry.facts) {
                 continue;
             }
-            let tools = suite.listed_tools(&facts);
-            if tools != entry.tools {
+            let listed = suite.listed_suite(&facts, entry.listed.form);
+            let made = made(&listed);
+            if made != entry.made {
                 if let Err(later) = entry.limit.take(now) {
                     again = Some(again.map_or(later, |again| again.min(later)));
                     continue;
                 }
-                let prints = ToolPrints::of_entry(at, &tools);
-                list.prints.replace(entry.prints, prints);
-                (entry.tools, entry.prints) = (tools, prints);
-                list.shown = None;
+                list.prints.remove(entry.prints.take());
+                (entry.listed, entry.made) = (listed, made);
+            } else {
+                entry.listed.why_suite = listed.why_suite;
             }
             entry.facts = facts;
             changed = true;
         }
         if changed {
-            list.instructions = instructions(suites, &list.entries);
+            list.settle(suites, is_reserved);
         }
         again
     }
 
-    /// The manifest that an entry was made from.
-    pub(super) fn manifest(&self, at: usize) -> Option<Arc<Manifest>> {
-        self.lock().entries.get(at)?.facts.manifest.clone()
-    }
-
-    /// Describes a suite by an earlier manifest, unless it has one of its own.
-    pub(super) fn keep_manifest(&self, at: usize, suite: &Suite, manifest: Arc<Manifest>) {
+    /// Describes the suites by what an earlier catalog knew of the same servers. `earlier`: for each suite, the
+    /// manifest that it was described by and the form that hosts saw, if there are any.
+    pub(super) fn keep(
+        &self,
+        suites: &[Suite],
+        earlier: impl Fn(&Suite) -> Option<(Option<Arc<Manifest>>, ShownForm)>,
+        is_reserved: impl Fn(&str) -> bool,
+    ) {
         let mut list = self.lock();
         let list = &mut *list;
-        let Some(entry) = list.entries.get_mut(at).filter(|entry| entry.facts.manifest.is_none()) else {
-            return;
-        };
-        entry.earlier = Some(manifest.clone());
-        entry.facts.manifest = Some(manifest);
-        entry.tools = suite.listed_tools(&entry.facts);
-        let prints = ToolPrints::of_entry(at, &entry.tools);
-        list.prints.replace(std::mem::replace(&mut entry.prints, prints), prints);
-        list.shown = None;
+        let mut changed = false;
+        for (suite, entry) in suites.iter().zip(&mut list.entries) {
+            let Some((manifest, form)) = earlier(suite) else { continue };
+            let manifest = manifest.filter(|_| entry.facts.manifest.is_none());
+            if manifest.is_none() && form == entry.listed.form {
+                continue;
+            }
+            if let Some(manifest) = manifest {
+                entry.earlier = Some(manifest.clone());
+                entry.facts.manifest = Some(manifest);
+            }
+            list.prints.remove(entry.prints.take());
+            entry.listed = suite.listed_suite(&entry.facts, form);
+            entry.made = made(&entry.listed);
+            changed = true;
+        }
+        if changed {
+            list.settle(suites, is_reserved);
+        }
+    }
+
+    /// The manifest that an entry was made from, and the form in which hosts see the server.
+    pub(super) fn known(&self, at: usize) -> Option<(Option<Arc<Manifest>>, ShownForm)> {
+        let list = self.lock();
+        let entry = list.entries.get(at)?;
+        Some((entry.facts.manifest.clone(), entry.listed.form))
+    }
+
+    /// How hosts see a server, and why not as its own tools if the user prefers those.
+    pub(super) fn form(&self, at: usize) -> (ShownForm, Option<String>) {
+        let list = self.lock();
+        let entry = list.entries.get(at);
+        entry.map(|entry| (entry.listed.form, entry.listed.why_suite.clone())).unwrap_or_default()
     }
 
     /// The result of `tools/list`.
-    pub(super) fn result(&self, with_meta: bool) -> String {
+    pub(super) fn result(&self, era: ProtocolEra, with_meta: bool) -> String {
         let list = self.lock();
         let length =
             |tool: &ListedTool| tool.tool.len() + tool.meta.as_ref().map_or(0, |meta| meta.len()) + 2;
-        let all = || list.entries.iter().flat_map(|entry| &entry.tools);
+        let all = || list.entries.iter().flat_map(|entry| &entry.listed.tools);
         let find_tool = list.find_tool.as_deref().unwrap_or_default();
         let mut tools = String::with_capacity(find_tool.len() + all().map(length).sum::<usize>());
         tools.push_str(find_tool);
         for tool in all() {
             tools.push_str(if tools.is_empty() { "" } else { "," });
+            let text = tool.legacy.as_ref().filter(|_| era == ProtocolEra::Legacy).unwrap_or(&tool.tool);
             match tool.meta.as_ref().filter(|_| with_meta) {
                 Some(meta) => {
-                    tools.push_str(tool.tool.strip_suffix('}').unwrap_or(&tool.tool));
+                    tools.push_str(text.strip_suffix('}').unwrap_or(text));
                     tools.push(',');
                     tools.push_str(meta);
                     tools.push('}');
                 }
-                None => tools.push_str(&tool.tool),
+                None => tools.push_str(text),
             }
         }
         rpc::tools_result(&tools)
@@ -192,7 +246,11 @@ impl ListedTools {
             return shown.clone();
         }
         let tools = suites.iter().zip(&list.entries).flat_map(|(suite, entry)| {
-            entry.tools.iter().map(|tool| (tool.name.clone(), (suite.child_name().into(), tool.part)))
+            entry.listed.tools.iter().map(|tool| {
+                let target =
+                    ShownTarget { child: suite.child_name().into(), part: tool.part, own: tool.own.clone() };
+                (tool.name.clone(), target)
+            })
         });
         let shown = Arc::new(ShownTools::new(tools.collect()));
         list.shown = Some(shown.clone());
@@ -202,7 +260,7 @@ impl ListedTools {
     /// The entries of one suite as most hosts see them.
     pub(super) fn entries(&self, at: usize) -> Vec<String> {
         let list = self.lock();
-        let tools = list.entries.get(at).map_or(&[][..], |entry| &entry.tools);
+        let tools = list.entries.get(at).map_or(&[][..], |entry| &entry.listed.tools);
         tools.iter().map(|tool| tool.tool.clone().into()).collect()
     }
 
@@ -212,8 +270,7 @@ impl ListedTools {
 
     /// What the tool with a suite's own name reaches, as hosts are shown it now.
     pub(super) fn part(&self, at: usize) -> SuitePart {
-        let list = self.lock();
-        list.entries.get(at).and_then(|entry| entry.tools.first()).map(|tool| tool.part).unwrap_or_default()
+        self.lock().entries.get(at).map(|entry| entry.listed.part).unwrap_or_default()
     }
 
     /// The entry of the tool that searches all suites; empty without one.
@@ -230,11 +287,66 @@ impl ListedTools {
     }
 }
 
+impl ListedEntries {
+    /// Brings everything in line with the entries: names, fingerprints, instructions.
+    fn settle(&mut self, suites: &[Suite], is_reserved: impl Fn(&str) -> bool) {
+        self.name_own_tools(suites, is_reserved);
+        for (at, entry) in self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.prints.is_none()) {
+            let prints = ToolPrints::of_entry(at, &entry.listed.tools);
+            self.prints.add(prints);
+            entry.prints = Some(prints);
+        }
+        self.instructions = instructions(suites, &self.entries);
+        self.shown = None;
+    }
+
+    /// Gives each server's own tool the name under which it is listed.
+    fn name_own_tools(&mut self, suites: &[Suite], is_reserved: impl Fn(&str) -> bool) {
+        let places: Vec<usize> =
+            (0..self.entries.len()).filter(|at| self.entries[*at].listed.form == ShownForm::Tools).collect();
+        if places.is_empty() {
+            return;
+        }
+        let own = |at: &usize| OwnToolNames {
+            child: suites[*at].child_name(),
+            of_workspace: suites[*at].of_workspace,
+            tools: self.entries[*at].listed.tools.iter().filter_map(|tool| tool.own.as_deref()).collect(),
+        };
+        let servers: Vec<OwnToolNames<'_>> = places.iter().map(own).collect();
+        let names = tool_names::assign(&servers, is_reserved);
+        for (at, names) in places.into_iter().zip(names) {
+            let entry = &mut self.entries[at];
+            for (tool, name) in entry.listed.tools.iter_mut().zip(names) {
+                if tool.name != name {
+                    tool.rename(name);
+                    self.prints.remove(entry.prints.take());
+                }
+            }
+        }
+    }
+}
+
+/// A digest of what an entry consists of.
+fn made(listed: &ListedSuite) -> u128 {
+    let mut text = format!("{:?}", listed.part);
+    for tool in &listed.tools {
+        let part = format!("\n{:?}\n", tool.part);
+        text.extend([&*part, &*tool.tool, "\n", tool.meta.as_deref().unwrap_or_default()]);
+    }
+    digest::short(text.as_bytes())
+}
+
 /// The instructions for the host's model: how to use suites, and what servers say that is not in their
 /// descriptions, while there is room.
 fn instructions(suites: &[Suite], entries: &[Entry]) -> String {
-    let mut text = HOW_TO.to_owned();
-    if entries.iter().any(|entry| entry.tools.len() > 1) {
+    let is_suite = |entry: &&Entry| entry.listed.form == ShownForm::Suite;
+    let are_all_suites = entries.iter().all(|entry| is_suite(&entry));
+    let mut text = String::new();
+    if are_all_suites || entries.iter().any(|entry| is_suite(&entry)) {
+        text.push_str(if are_all_suites { ALL_ARE_SUITES } else { SOME_ARE_SUITES });
+        text.push_str(HOW_TO);
+    }
+    if entries.iter().filter(is_suite).any(|entry| entry.listed.tools.len() > 1) {
         text.push_str(WRITING_TOOLS);
     }
     if suites.is_empty() {
@@ -247,7 +359,8 @@ fn instructions(suites: &[Suite], entries: &[Entry]) -> String {
             break;
         }
         let Some(said) = suite.own_instructions(&entry.facts) else { continue };
-        let said = format!("\n{}: {}", suite.name, own_words::cut(&said, OWN_INSTRUCTIONS));
+        let name = if is_suite(&entry) { &suite.name } else { suite.child_name() };
+        let said = format!("\n{name}: {}", own_words::cut(&said, OWN_INSTRUCTIONS));
         let length = said.chars().count();
         if count + length <= INSTRUCTIONS {
             text.push_str(&said);
@@ -311,6 +424,8 @@ mod tests {
             [ListedTool {
                 name: "a".into(),
                 part: SuitePart::Whole,
+                own: None,
+                legacy: None,
                 tool: text.into(),
                 meta: meta.map(Into::into),
             }]
@@ -319,12 +434,13 @@ mod tests {
         let sum = |parts: &[(usize, &[ListedTool])]| {
             let mut all = ToolPrints::default();
             for (at, tool) in parts {
-                all.replace(ToolPrints::default(), ToolPrints::of_entry(*at, tool));
+                all.add(ToolPrints::of_entry(*at, tool));
             }
             all
         };
         let mut changed = sum(&[(0, &a), (1, &a)]);
-        changed.replace(ToolPrints::of_entry(1, &a), ToolPrints::of_entry(1, &b));
+        changed.remove(Some(ToolPrints::of_entry(1, &a)));
+        changed.add(ToolPrints::of_entry(1, &b));
         assert_eq!(changed, sum(&[(1, &b), (0, &a)]));
         assert_ne!(changed, sum(&[(0, &b), (1, &a)]));
         // Hosts that do not read `_meta` see no change.

@@ -6,17 +6,25 @@ use crate::suite::SuitePart;
 
 #[derive(Debug, Default)]
 pub struct ShownTools {
-    /// By name: the child that the tool stands for, and the part of it.
-    tools: BTreeMap<String, (Box<str>, SuitePart)>,
+    /// By name.
+    tools: BTreeMap<String, ShownTarget>,
+}
+
+/// What a tool of a list stands for.
+#[derive(Debug, Clone)]
+pub struct ShownTarget {
+    pub child: Box<str>,
+    pub part: SuitePart,
+    /// The child's own tool that it is, if it is no suite.
+    pub own: Option<Box<str>>,
 }
 
 impl ShownTools {
-    pub(super) fn new(tools: BTreeMap<String, (Box<str>, SuitePart)>) -> Self {
+    pub(super) fn new(tools: BTreeMap<String, ShownTarget>) -> Self {
         Self { tools }
     }
 
-    /// The child that a tool stands for, and the part of it.
-    pub fn get(&self, name: &str) -> Option<(&str, SuitePart)> {
-        self.tools.get(name).map(|(child, part)| (&**child, *part))
+    pub fn get(&self, name: &str) -> Option<&ShownTarget> {
+        self.tools.get(name)
     }
 }

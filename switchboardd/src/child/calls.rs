@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_wire::id_map::IdMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -59,8 +60,8 @@ impl PendingCall {
 #[derive(Default)]
 pub(super) struct Calls {
     issued: u64,
-    waiting: HashMap<u64, PendingCall>,
-    abandoned: HashMap<u64, AbandonedCall>,
+    waiting: IdMap<PendingCall>,
+    abandoned: IdMap<AbandonedCall>,
     /// The last abandoned call that did not fit into `abandoned`.
     lost_track: Option<AbandonedCall>,
     /// Open questions of the child to hosts, by the child's own id.

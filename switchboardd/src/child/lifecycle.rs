@@ -1,6 +1,7 @@
 //! The lifecycle of a child: running, stopping, ended, cleared; and why it ended.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
@@ -21,6 +22,8 @@ pub(super) struct Lifecycle {
     retiring: watch::Sender<bool>,
     /// Why it ends or has ended; the first reason counts.
     reason: OnceLock<ChildError>,
+    /// It was told to stop, or has ended. Every call looks at it several times.
+    is_over: AtomicBool,
 }
 
 impl Default for Lifecycle {
@@ -30,6 +33,7 @@ impl Default for Lifecycle {
             stop: watch::Sender::new(false),
             retiring: watch::Sender::new(false),
             reason: OnceLock::new(),
+            is_over: AtomicBool::new(false),
         }
     }
 }
@@ -42,6 +46,7 @@ impl Lifecycle {
 
     /// Records that the child has ended: it answers no more calls.
     pub(super) fn set_ended(&self) {
+        self.is_over.store(true, Ordering::Release);
         self.stage.send_if_modified(|stage| {
             let changed = *stage == LifeStage::Alive;
             if changed {
@@ -53,6 +58,7 @@ impl Lifecycle {
 
     /// Records that none of the child's processes is left.
     pub(super) fn set_cleared(&self) {
+        self.is_over.store(true, Ordering::Release);
         self.stage.send_replace(LifeStage::Cleared);
     }
 
@@ -63,7 +69,7 @@ impl Lifecycle {
     }
 
     fn was_not_stopped(&self) -> bool {
-        *self.stage.borrow() == LifeStage::Alive && !*self.stop.borrow()
+        !self.is_over.load(Ordering::Acquire)
     }
 
     fn was_told_to_stop(&self) -> bool {
@@ -74,6 +80,7 @@ impl Lifecycle {
 impl Child {
     /// Asks the child to end: closes its stdin, then sends TERM, then KILL.
     pub fn stop(&self) {
+        self.lifecycle.is_over.store(true, Ordering::Release);
         self.lifecycle.stop.send_replace(true);
     }
 

@@ -106,7 +106,7 @@ pub(super) async fn spawn(
         .map_err(|error| failed(error.into()))?;
     pass_input(&control, &child_stdin.into_blocking_fd().map_err(failed)?).map_err(failed)?;
 
-    let mut command = programs::GUARD.command();
+    let mut command = programs::GUARD.command().await.map_err(|why| ChildError::Spawn { why })?;
     command
         .args(note.as_ref().map(GuardNote::file))
         .env_clear()

@@ -103,10 +103,10 @@ impl ToolList {
         self.words.get_or_init(|| self.tools.iter().map(Tool::words).collect())
     }
 
-    /// Whether making signatures and words would take the event loop too long.
-    pub fn is_costly(&self) -> bool {
-        let is_new = self.signatures.get().is_none() || self.words.get().is_none();
-        is_new && self.tools.iter().map(|tool| tool.raw.get().len()).sum::<usize>() > LITTLE_WORK
+    /// Whether looking through it would take the event loop too long.
+    pub fn is_large(&self) -> bool {
+        self.tools.len() > FEW_TOOLS
+            || self.tools.iter().map(|tool| tool.raw.get().len()).sum::<usize>() > LITTLE_WORK
     }
 
     pub fn find(&self, name: &str) -> Option<&Tool> {
@@ -146,7 +146,8 @@ impl Tool {
     }
 }
 
-/// How many bytes of definitions the event loop may look through, in one go.
+/// How many tools and how many bytes of definitions the event loop may look through, in one go.
+const FEW_TOOLS: usize = 64;
 const LITTLE_WORK: usize = 32 * 1024;
 
 /// Cache of a child's tool list.

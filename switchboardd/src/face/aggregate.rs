@@ -10,14 +10,14 @@ use switchboard_wire::raw::Raw;
 use super::find::{self, FindOutcome};
 use super::{HostRequest, RequestContext, consent, initialize, links, offers, set_level};
 use crate::caller::Caller;
-use crate::catalog::Catalog;
+use crate::catalog::{CalledTool, Catalog};
 use crate::child::ListKind;
 use crate::observe::metrics::OperationNotes;
 use crate::savings::recorder::Fingerprint;
 use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
-use crate::suite::{Suite, SuitePart, SuiteReply, SuspendableCall};
+use crate::suite::{CallTarget, SuitePart, SuiteReply, SuspendableCall};
 
 pub(super) async fn answer(
     context: RequestContext<'_>,
@@ -67,47 +67,50 @@ async fn call(
         let params = RequestParams::read(Raw::parse(params.as_bytes()));
         return Box::pin(call(context, catalog, HostRequest { params: &params, ..request })).await;
     }
-    let (suite, part) = tool(context, catalog, &name, request.notes)?;
+    let CalledTool { suite, part, own } = tool(context, catalog, &name, request.notes)?;
+    let target = CallTarget { part, own: own.as_deref() };
     request.set_suite(suite);
     if suite.pending().is_some() && consent::may_ask(daemon, session, caller, suite) {
         if let Some(notes) = request.notes {
             notes.record_question();
-            suite.note_call(params, notes);
+            match target.own {
+                Some(own) => suite.note_tool_call(own, params, notes),
+                None => suite.note_call(params, notes),
+            }
         }
         if caller.as_stateless().is_some() {
-            let which = (suite.child_name().to_owned(), part);
+            let which = (suite.child_name().to_owned(), part, own);
             let asked = ask_first(daemon.clone(), session.clone(), caller.clone(), request, which);
             return SuspendableCall::new(caller, suite, None, asked).run_until_input().await;
         }
         if consent::ask(daemon, session, caller, suite).await {
             let catalog = session.workspace().catalog();
             let suite = catalog.child(suite.child_name()).unwrap_or(suite);
-            let said = suite.run(caller, params, part, request.notes).await?;
+            let said = suite.run(caller, params, target, request.notes).await?;
             return Ok(links::rewrite_uris(&catalog, suite.child_name(), said));
         }
     }
-    let said = suite.run(caller, params, part, request.notes).await?;
+    let said = suite.run(caller, params, target, request.notes).await?;
     Ok(links::rewrite_uris(catalog, suite.child_name(), said))
 }
 
-/// The suite that a tool stands for, and the part of it that the caller may reach.
+/// What a tool stands for, and what of it the caller may reach.
 fn tool<'c>(
     context: RequestContext<'_>,
     catalog: &'c Catalog,
     name: &str,
     notes: Option<&OperationNotes>,
-) -> Result<(&'c Suite, SuitePart), Failure> {
+) -> Result<CalledTool<'c>, Failure> {
     let shown = context.session.shown_tools();
-    let (suite, part) = catalog.tool(name, shown.as_deref()).ok_or_else(|| {
+    let mut called = catalog.tool(name, shown.as_deref()).ok_or_else(|| {
         notes.iter().for_each(|notes| notes.unknown_suite(name));
         Failure::InvalidParams(format!("Unknown tool: {name}"))
     })?;
     // Our own command names a server, not one of its tools.
-    let part = match part {
-        SuitePart::ReadOnly if context.caller.is_command_line() => SuitePart::Whole,
-        part => part,
-    };
-    Ok((suite, part))
+    if called.part == SuitePart::ReadOnly && context.caller.is_command_line() {
+        called.part = SuitePart::Whole;
+    }
+    Ok(called)
 }
 
 /// For a modern host: it gets the question as the result, and retries with the user's answer.
@@ -116,7 +119,7 @@ fn ask_first(
     session: Arc<Session>,
     caller: Arc<Caller>,
     request: HostRequest<'_>,
-    (child, part): (String, SuitePart),
+    (child, part, own): (String, SuitePart, Option<Box<str>>),
 ) -> impl Future<Output = Result<SuiteReply, Failure>> + use<> {
     let params = request.params.raw.map_or_else(|| "{}".to_owned(), |params| params.get().to_owned());
     async move {
@@ -127,7 +130,8 @@ fn ask_first(
         let catalog = session.workspace().catalog();
         let suite = catalog.child(&child).ok_or_else(gone)?;
         // No notes: if the user was asked, the request has already been answered with the question.
-        let said = suite.run(&caller, &params, part, None).await?;
+        let target = CallTarget { part, own: own.as_deref() };
+        let said = suite.run(&caller, &params, target, None).await?;
         Ok(links::rewrite_uris(&catalog, suite.child_name(), said))
     }
 }
@@ -144,7 +148,8 @@ fn list(
         None => {
             note_shown(context.daemon, context.caller, catalog);
             context.session.set_shown_tools(catalog.shown_tools());
-            Ok(SuiteReply::Own(catalog.tools_result(context.caller.profile().reads_tool_meta())))
+            let with_meta = context.caller.profile().reads_tool_meta();
+            Ok(SuiteReply::Own(catalog.tools_result(context.caller.era(), with_meta)))
         }
     }
 }

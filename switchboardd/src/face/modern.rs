@@ -84,7 +84,7 @@ impl ModernRequest<'_> {
         let mut params = None;
         if let Some(Retry { responses, state: Some(state) }) = Retry::of(request.params.raw)? {
             request.notes.iter().for_each(|notes| notes.record_retry());
-            match daemon.suspended_calls.verify_state(&state, self.state_binding())? {
+            match daemon.suspended_calls.use_state(&state, self.state_binding())? {
                 StateTarget::SuspendedCall(name) => {
                     let mut call = daemon.suspended_calls.take(&name).ok_or(BadState::Expired)?;
                     call.resume(listener, request.params.progress_token().map(Raw::get));
@@ -93,7 +93,10 @@ impl ModernRequest<'_> {
                     if let Some(suite) = catalog.child(&child) {
                         request.set_suite(suite);
                         request.notes.iter().for_each(|notes| match face {
-                            Face::Aggregate => suite.note_call(request.params, notes),
+                            Face::Aggregate => match self.own_tool() {
+                                Some(own) => suite.note_tool_call(&own, request.params, notes),
+                                None => suite.note_call(request.params, notes),
+                            },
                             Face::Child(_) => suite.note_own_call(request.params, notes),
                         });
                     }
@@ -104,7 +107,7 @@ impl ModernRequest<'_> {
                     let is_all = *face == Face::Aggregate;
                     return Ok(if is_all { links::rewrite_uris(catalog, &child, said) } else { said });
                 }
-                StateTarget::Child { pid, state } => {
+                StateTarget::Child { pid, state, .. } => {
                     pinned = Some(pid);
                     // The child has seen this request already. With pid 0 it has not: the daemon asked.
                     is_confirmed = pid != 0;
@@ -156,6 +159,12 @@ impl ModernRequest<'_> {
             }
             Face::Child(name) => single::answer(catalog, name, caller, request).await,
         }
+    }
+
+    /// The server's own tool that the request calls, if it calls no suite.
+    fn own_tool(&self) -> Option<Box<str>> {
+        let name = self.request.params.members.text("name")?;
+        self.catalog.tool(&name, self.context.session.shown_tools().as_deref())?.own
     }
 
     /// What a `requestState` is bound to.

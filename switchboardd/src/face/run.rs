@@ -62,9 +62,15 @@ pub fn record_refusal(context: RequestContext<'_>, incoming: IncomingRequest<'_>
     let catalog = context.session.workspace().catalog();
     let name = params.members.text("name");
     let arguments = params.members.get("arguments").and_then(Members::of).unwrap_or_default();
+    let shown = context.session.shown_tools();
     let (suite, tool) = match context.face.child() {
         Some(child) => (catalog.child(child), name),
-        None => (name.and_then(|name| catalog.suite(&name)), arguments.text("subtool")),
+        None => {
+            let called = name.and_then(|name| catalog.tool(&name, shown.as_deref()));
+            let own =
+                called.as_ref().and_then(|called| called.own.clone()).map(|own| String::from(own).into());
+            (called.map(|called| called.suite), own.or_else(|| arguments.text("subtool")))
+        }
     };
     let client = match request_meta::parse(incoming.method, &params) {
         Ok(Some(meta)) => meta.client,

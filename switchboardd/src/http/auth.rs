@@ -206,14 +206,15 @@ fn is_under(path: &str, root: &str) -> bool {
 fn host_is_ours<B>(request: &Request<B>, peer: &PeerAddress) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
-    let named = request.uri().authority().map_or(host.as_bytes(), |target| target.as_str().as_bytes());
-    [host.as_bytes(), named].into_iter().all(|host| is_ours(host, peer))
+    let named = request.uri().authority().map(|target| target.as_str().as_bytes());
+    is_ours(host.as_bytes(), peer) && named.is_none_or(|host| is_ours(host, peer))
 }
 
 fn is_ours(host: &[u8], peer: &PeerAddress) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     match peer {
-        PeerAddress::Unix => host.eq_ignore_ascii_case("localhost"),
+        // Shims write it like this.
+        PeerAddress::Unix => host == "localhost" || host.eq_ignore_ascii_case("localhost"),
         PeerAddress::Tcp(address) => {
             let Some((name, port)) = host.rsplit_once(':') else { return false };
             let known = name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]");

@@ -64,7 +64,7 @@ pub(super) async fn suite(
     uri: Uri,
 ) -> Result<Response, HttpError> {
     let catalog = workspace_of(&daemon, access, &uri).await.catalog();
-    Ok(one(named(&catalog, &name)?, access))
+    Ok(one(&catalog, named(&catalog, &name)?, access))
 }
 
 pub(super) async fn tools(
@@ -96,7 +96,8 @@ pub(super) async fn status(
     let _asked_about = workspace_of(&daemon, access, &uri).await;
     if access == Access::Names {
         let catalog = daemon.catalog();
-        let suites: Vec<Value> = catalog.suites.iter().map(|suite| suite_json(suite, access)).collect();
+        let suites: Vec<Value> =
+            catalog.suites.iter().map(|suite| suite_json(&catalog, suite, access)).collect();
         return shown(&json!({ "status": "ok", "suites": suites }));
     }
     daemon.call_recorder.load_recent().await;
@@ -108,8 +109,8 @@ pub(super) async fn status(
 pub(super) fn full_status(daemon: &Daemon, reloader: &Reloader, memory_usage: &MemoryUsage) -> Value {
     let catalog = daemon.catalog();
     let metrics = &daemon.services.metrics;
-    let measured = |suite: &Suite| measured(metrics, memory_usage, suite);
-    let suites: Vec<Value> = catalog.suites.iter().map(measured).collect();
+    let measured = |catalog: &Catalog, suite: &Suite| measured(metrics, memory_usage, catalog, suite);
+    let suites: Vec<Value> = catalog.suites.iter().map(|suite| measured(&catalog, suite)).collect();
     let overall = metrics.overall();
     let workspaces = daemon.workspaces.all();
     let workspaces = workspaces.iter().map(|known| workspace_state(daemon, known, measured));
@@ -175,8 +176,8 @@ fn restart_pending(daemon: &Daemon) -> Value {
 }
 
 /// A suite with its metrics.
-fn measured(metrics: &Metrics, memory_usage: &MemoryUsage, suite: &Suite) -> Value {
-    let mut body = suite_json(suite, Access::Full);
+fn measured(metrics: &Metrics, memory_usage: &MemoryUsage, catalog: &Catalog, suite: &Suite) -> Value {
+    let mut body = suite_json(catalog, suite, Access::Full);
     if suite.is_held() {
         return body;
     }
@@ -192,7 +193,7 @@ fn measured(metrics: &Metrics, memory_usage: &MemoryUsage, suite: &Suite) -> Val
 
 /// All suites, as a GET on the aggregate face returns them.
 pub(super) fn overview(catalog: &Catalog, access: Access) -> Response {
-    let suites: Vec<Value> = catalog.suites.iter().map(|suite| suite_json(suite, access)).collect();
+    let suites: Vec<Value> = catalog.suites.iter().map(|suite| suite_json(catalog, suite, access)).collect();
     let mut body = json!({ "status": "ok", "suites": suites });
     if access != Access::Names {
         body["problems"] = json!(problems(catalog));
@@ -200,8 +201,8 @@ pub(super) fn overview(catalog: &Catalog, access: Access) -> Response {
     shown(&body)
 }
 
-pub(super) fn one(suite: &Suite, access: Access) -> Response {
-    shown(&suite_json(suite, access))
+pub(super) fn one(catalog: &Catalog, suite: &Suite, access: Access) -> Response {
+    shown(&suite_json(catalog, suite, access))
 }
 
 fn problems(catalog: &Catalog) -> Vec<String> {

@@ -158,6 +158,11 @@ impl ToolBaseline {
         self.lock().latest.clone()
     }
 
+    /// The outcome for this list, if it has been compared.
+    pub fn drift_of(&self, tools: &Arc<ToolList>) -> Option<Arc<Drift>> {
+        self.lock().compared(tools)
+    }
+
     /// Whether a tool is refused, as far as is known.
     pub fn is_held(&self, tool: &str) -> bool {
         self.holds() && self.drift().is_some_and(|drift| drift.unaccepted.contains(tool))

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use switchboard_wire::envelope::push_quoted;
 
 /// A call that is over.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -47,6 +48,64 @@ pub struct CallRecord<'a> {
     pub arguments: Option<Cow<'a, RawValue>>,
 }
 
+impl CallRecord<'_> {
+    /// Writes what `Serialize` writes, at a third of its cost: every call is written.
+    fn write(&self, out: &mut Vec<u8>) {
+        let Self {
+            at,
+            ms,
+            host,
+            workspace,
+            via,
+            suite,
+            server,
+            what,
+            tool,
+            outcome,
+            kind,
+            asked,
+            retry,
+            arguments,
+        } = self;
+        out.extend_from_slice(br#"{"at":"#);
+        push_json(at, out);
+        out.extend_from_slice(br#","ms":"#);
+        push_json(ms, out);
+        let texts = [
+            (r#","host":"#, host.as_deref()),
+            (r#","workspace":"#, workspace.as_deref()),
+            (r#","via":"#, Some(&**via)),
+            (r#","suite":"#, suite.as_deref()),
+            (r#","server":"#, server.as_deref()),
+            (r#","what":"#, Some(&**what)),
+            (r#","tool":"#, tool.as_deref()),
+            (r#","outcome":"#, Some(&**outcome)),
+        ];
+        for (name, text) in texts {
+            out.extend_from_slice(name.as_bytes());
+            match text {
+                Some(text) => push_quoted(text, out),
+                None => out.extend_from_slice(b"null"),
+            }
+        }
+        if let Some(kind) = kind {
+            out.extend_from_slice(br#","kind":"#);
+            push_quoted(kind, out);
+        }
+        out.extend_from_slice(if *asked { br#","asked":true"# } else { b"" });
+        out.extend_from_slice(if *retry { br#","retry":true"# } else { b"" });
+        if let Some(arguments) = arguments {
+            out.extend_from_slice(br#","arguments":"#);
+            out.extend_from_slice(arguments.get().as_bytes());
+        }
+        out.push(b'}');
+    }
+}
+
+fn push_json(value: &impl Serialize, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, value).expect("BUG: numbers always serialise");
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_false(value: &bool) -> bool {
     !value
@@ -83,17 +142,11 @@ impl<'a> RecordEntry<'a> {
 
     /// Appends it as a line.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let length = out.len();
-        let written = match self {
-            Self::Call(call) => serde_json::to_writer(&mut *out, call),
-            Self::Lost { at, count } => {
-                serde_json::to_writer(&mut *out, &LostCalls { at: *at, lost: *count })
-            }
-        };
-        match written {
-            Ok(()) => out.push(b'\n'),
-            Err(_) => out.truncate(length),
+        match self {
+            Self::Call(call) => call.write(out),
+            Self::Lost { at, count } => push_json(&LostCalls { at: *at, lost: *count }, out),
         }
+        out.push(b'\n');
     }
 
     /// In milliseconds since 1970.
@@ -117,6 +170,9 @@ mod tests {
             let mut out = Vec::new();
             RecordEntry::parse(line).unwrap().write(&mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!("{line}\n"));
+            if let Some(RecordEntry::Call(call)) = RecordEntry::parse(line) {
+                assert_eq!(serde_json::to_string(&call).unwrap(), line);
+            }
         }
         for line in ["", "{", "{}", "\u{0}", r#"{"at":5,"ms":1.5,"ho"#] {
             assert!(RecordEntry::parse(line).is_none(), "{line}");

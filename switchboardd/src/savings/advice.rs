@@ -32,8 +32,10 @@ impl TokenBalance {
     pub(super) fn advice(self, suite: &str, child: &str) -> Option<String> {
         let tools =
             if self.tools == 1 { "tool takes".to_owned() } else { format!("{} tools take", self.tools) };
-        let instead =
-            format!("it is cheaper in the config of the host that uses it, as `switchboard --child {child}`");
+        let instead = format!(
+            "`suites.{child}.show: \"tools\"` shows its own tools instead; or name it in the config of the host that \
+             uses it, as `switchboard --child {child}`"
+        );
         if self.saves() < 0 {
             return Some(format!(
                 "`{suite}` is so small that it costs more than it saves: its {tools} {} tokens, the suite {}; \

@@ -78,6 +78,7 @@ fn suite(all: &SavingsSnapshot, kept: &SavingsFile, row: &SuiteRow) -> (Value, i
         "name": row.name,
         "child": row.child,
         "workspace": row.workspace,
+        "shownAs": if row.is_suite { "suite" } else { "tools" },
         "known": matches!(row.known, ToolsKnown::Yes(_)),
         "why": match row.known {
             ToolsKnown::Yes(_) => None,
@@ -120,7 +121,7 @@ fn suite(all: &SavingsSnapshot, kept: &SavingsFile, row: &SuiteRow) -> (Value, i
     told["saves"] = balance.saves().into();
     told["introspection"] = taken.introspection.into();
     told["net"] = balance.net().into();
-    told["word"] = json!(balance.advice(&row.name, &row.child));
+    told["word"] = json!(row.is_suite.then(|| balance.advice(&row.name, &row.child)).flatten());
     (told, balance.net())
 }
 

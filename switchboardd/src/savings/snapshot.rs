@@ -35,6 +35,8 @@ pub struct SuiteRow {
     pub workspace: Option<PathBuf>,
     pub known: ToolsKnown,
     pub shown: Fingerprint,
+    /// False if its own tools are shown.
+    pub is_suite: bool,
     pub pool_usage: Option<PoolUsage>,
 }
 

@@ -38,7 +38,8 @@ pub async fn count(texts: &[&str]) -> (Vec<u64>, Result<(), TokenCountError>) {
 }
 
 async fn ask(texts: &[&str], counts: &mut Vec<u64>) -> Result<(), TokenCountError> {
-    let mut command = tokio::process::Command::from(COMMANDS.command());
+    let mut command =
+        tokio::process::Command::from(COMMANDS.command().await.map_err(TokenCountError::NotRun)?);
     command.arg(COUNT_TOKENS).env_clear().current_dir("/");
     let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
     let spawned = command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).kill_on_drop(true).spawn();

@@ -4,9 +4,9 @@
 //! So a connection that closes half-way never blocks the messages after it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 
 use tokio::sync::oneshot;
 
@@ -107,13 +107,13 @@ impl SequenceTicket {
     /// Runs `work` and releases the ticket after the first poll. By then the message is in its child's queue,
     /// and the next message may run.
     pub async fn hold<T>(ticket: Option<Self>, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
-        drop(ticket);
-        match first {
-            Poll::Ready(done) => done,
-            Poll::Pending => work.await,
-        }
+        let (mut work, mut ticket) = (pin!(work), ticket);
+        poll_fn(|cx| {
+            let polled = work.as_mut().poll(cx);
+            drop(ticket.take());
+            polled
+        })
+        .await
     }
 
     /// Stops waiting for earlier messages that have not arrived. Those that have arrived still go first.

@@ -1,7 +1,7 @@
 //! Calls of modern hosts that wait for input, until the host retries with answers. If it does not retry in
 //! time, the questions and the call are cancelled.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,6 +20,10 @@ const MAX_SUSPENDED: usize = 256;
 /// Limit per session, so that no host takes the room of all others.
 const MAX_PER_SESSION: usize = 64;
 
+/// Limits of the states of modern children that may still be used: the oldest are forgotten. They occupy no child.
+const MAX_STATES: usize = 4096;
+const MAX_STATES_PER_SESSION: usize = 512;
+
 #[derive(Debug)]
 pub struct SuspendedCalls {
     signer: StateSigner,
@@ -30,6 +34,41 @@ pub struct SuspendedCalls {
     retry_possible_until: AtomicU64,
     // A leaf lock: held for an insert or a removal. Removed calls are dropped after it is released.
     calls: Mutex<HashMap<String, SuspendedCall>>,
+    // A leaf lock: held for an insert or a removal.
+    child_states: Mutex<ChildStates>,
+}
+
+/// The states of modern children that no host has used yet. Each is good for one retry.
+#[derive(Debug, Default)]
+struct ChildStates {
+    issued: u64,
+    /// By number, the oldest first.
+    unused: BTreeMap<u64, UnusedState>,
+}
+
+#[derive(Debug)]
+struct UnusedState {
+    session: Box<str>,
+    until: u64,
+}
+
+impl ChildStates {
+    /// Returns the number of a new state.
+    fn issue(&mut self, session: &str, now: u64, until: u64) -> u64 {
+        self.unused.retain(|_, state| state.until >= now);
+        let mut own = self.unused.iter().filter(|(_, state)| *state.session == *session);
+        let oldest_own =
+            own.next().map(|(number, _)| *number).filter(|_| own.count() + 1 >= MAX_STATES_PER_SESSION);
+        if let Some(number) = oldest_own {
+            self.unused.remove(&number);
+        }
+        while self.unused.len() >= MAX_STATES {
+            self.unused.pop_first();
+        }
+        self.issued += 1;
+        self.unused.insert(self.issued, UnusedState { session: session.into(), until });
+        self.issued
+    }
 }
 
 #[derive(Debug)]
@@ -46,6 +85,7 @@ impl SuspendedCalls {
             started_at: Instant::now(),
             retry_possible_until: AtomicU64::new(0),
             calls: Mutex::default(),
+            child_states: Mutex::default(),
         })
     }
 
@@ -85,11 +125,13 @@ impl SuspendedCalls {
     }
 
     /// Signs the state of a modern child together with its process id, so that the retry reaches the same
-    /// process.
+    /// process. The result is good for one retry.
     pub fn seal_child_state(&self, pid: u32, state: Option<String>, binding: StateBinding<'_>) -> String {
-        let until = self.seconds() + INPUT_TIMEOUT.as_secs();
+        let now = self.seconds();
+        let until = now + INPUT_TIMEOUT.as_secs();
         self.retry_possible_until.fetch_max(until, Ordering::Relaxed);
-        self.signer.issue(&StateTarget::Child { pid, state }, binding, until)
+        let number = self.lock_child_states().issue(binding.session, now, until);
+        self.signer.issue(&StateTarget::Child { pid, number, state }, binding, until)
     }
 
     /// Whether a valid state may be outstanding that leads to a child of this daemon.
@@ -97,8 +139,14 @@ impl SuspendedCalls {
         self.seconds() < self.retry_possible_until.load(Ordering::Relaxed)
     }
 
-    pub fn verify_state(&self, state: &str, binding: StateBinding<'_>) -> Result<StateTarget, BadState> {
-        self.signer.verify(state, binding, self.seconds())
+    /// Verifies a state that a host came back with. It does not verify again.
+    pub fn use_state(&self, state: &str, binding: StateBinding<'_>) -> Result<StateTarget, BadState> {
+        let target = self.signer.verify(state, binding, self.seconds())?;
+        // A suspended call is removed by its name.
+        if let StateTarget::Child { number, .. } = &target {
+            self.lock_child_states().unused.remove(number).ok_or(BadState::Expired)?;
+        }
+        Ok(target)
     }
 
     pub fn take(&self, name: &str) -> Option<SuspendableCall> {
@@ -117,6 +165,7 @@ impl SuspendedCalls {
                 .collect()
         };
         gone.iter().for_each(|suspended| suspended.expiry_task.abort());
+        self.lock_child_states().unused.retain(|_, state| &*state.session != session);
     }
 
     fn seconds(&self) -> u64 {
@@ -125,5 +174,32 @@ impl SuspendedCalls {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, SuspendedCall>> {
         self.calls.lock().expect("BUG: bookkeeping panicked")
+    }
+
+    fn lock_child_states(&self) -> std::sync::MutexGuard<'_, ChildStates> {
+        self.child_states.lock().expect("BUG: bookkeeping panicked")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_session_forgets_its_own_states_only() {
+        let mut states = ChildStates::default();
+        let other = states.issue("other", 0, 600);
+        let first = states.issue("own", 0, 600);
+        for _ in 0..2 * MAX_STATES_PER_SESSION {
+            states.issue("own", 0, 600);
+        }
+        assert!(states.unused.contains_key(&other) && !states.unused.contains_key(&first));
+        assert_eq!(states.unused.len(), MAX_STATES_PER_SESSION + 1);
+        for session in 0..2 * MAX_STATES {
+            states.issue(&session.to_string(), 0, 600);
+        }
+        assert_eq!(states.unused.len(), MAX_STATES);
+        states.issue("late", 601, 1200);
+        assert_eq!(states.unused.len(), 1, "the others have expired");
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::outgoing::OutgoingParams;
 use super::{
-    CallContext, Confirmation, HostParams, Suite, SuitePart, SuiteReply, arguments, lenient, readable,
+    CallContext, Confirmation, HostParams, Suite, SuitePart, SuiteReply, arguments, drift, lenient,
     tool_error,
 };
 use crate::caller::Caller;
@@ -69,6 +69,7 @@ impl Suite {
         if args.is_none_or(|args| !args.get().starts_with('{')) {
             rewritten = match lenient::arguments(params.arguments, args) {
                 Ok(rewritten) => rewritten,
+                Err(_) if call.by_own_name => return Ok(tool_error("`arguments` must be an object")),
                 Err(sentence) => return Ok(tool_error(sentence)),
             };
             args = rewritten.as_deref().and_then(|args| Raw::parse(args.as_bytes()));
@@ -81,7 +82,7 @@ impl Suite {
         let send_right = if own_process { None } else { caller.send_queue(self.child_name()).await };
         let mut lease = self.lease(call).await?;
         if self.settings.validate != Some(false) {
-            let mut checked = self.check(&lease, subtool, args, call.asked).await;
+            let mut checked = self.check(&lease, call, subtool, args).await;
             if is_unsent(&checked) {
                 // The child ended while idle, and the request for its tool list did not reach it: use another
                 // one.
@@ -89,7 +90,7 @@ impl Suite {
                     .next_lease(lease, caller)
                     .await
                     .map_err(|error| self.unavailable(Some(subtool), error))?;
-                checked = self.check(&lease, subtool, args, call.asked).await;
+                checked = self.check(&lease, call, subtool, args).await;
             }
             if is_unsent(&checked) {
                 return Err(failed(lease.wait_end_reason().await));
@@ -107,7 +108,7 @@ impl Suite {
         if call.part != SuitePart::Whole || self.settings.confirm.is_set() {
             let list = lease.tools(self.limits, call.asked).await.map_err(failed)?;
             let tool = list.find(subtool);
-            if let Some(refusal) = self.wrong_part(call.part, subtool, tool) {
+            if let Some(refusal) = self.wrong_part(call, subtool, tool) {
                 return Err(refusal);
             }
             if !call.confirmed && self.must_confirm(caller, subtool, tool) {
@@ -203,12 +204,12 @@ impl Suite {
     async fn check(
         &self,
         lease: &Lease,
+        call: CallContext<'_>,
         subtool: &str,
         args: Option<Raw<'_>>,
-        asked: Instant,
     ) -> Result<Option<Rejection>, Failure> {
         let failed = |error| self.failed(Some(subtool), error);
-        let mut list = lease.tools(self.limits, asked).await.map_err(failed)?;
+        let mut list = lease.tools(self.limits, call.asked).await.map_err(failed)?;
         if list.find(subtool).is_none() {
             list = lease.renew_tools(self.limits).await.map_err(failed)?;
         }
@@ -217,16 +218,15 @@ impl Suite {
             return Err(self.held_tool(subtool));
         }
         let Some(tool) = list.find(subtool) else {
-            let list = readable(list).await;
-            let list = self.without_held(&list, drift.as_deref());
-            return Ok(Some(Rejection::Unknown(self.unknown_subtool(subtool, &list))));
+            let list = drift::without_held_async(&list, drift).await;
+            return Ok(Some(Rejection::Unknown(self.unknown_subtool(subtool, &list).await)));
         };
         // In redacted mode, an error about arguments would reveal the schema.
         if self.mode == Mode::Redacted {
             return Ok(None);
         }
         Ok(arguments::complaint(&tool.names, args, || tool.signature())
-            .map(|complaint| Rejection::Arguments(self.wrong_arguments(tool, &complaint))))
+            .map(|complaint| Rejection::Arguments(self.wrong_arguments(call, tool, &complaint))))
     }
 
     /// Logs the arguments at trace level only, with the fields in `redact` masked.

@@ -9,6 +9,14 @@ use crate::caller::Caller;
 use crate::child::ChildRequest;
 use crate::observe::metrics::OperationNotes;
 
+/// What the tool that a host calls stands for.
+#[derive(Debug, Clone, Copy)]
+pub struct CallTarget<'a> {
+    pub part: SuitePart,
+    /// The server's own tool, if it is called by its own name and not through the suite.
+    pub own: Option<&'a str>,
+}
+
 /// One call: its caller, its time, its tool and its operation.
 #[derive(Debug, Clone, Copy)]
 pub struct CallContext<'a> {
@@ -21,6 +29,8 @@ pub struct CallContext<'a> {
     pub token: Option<&'a str>,
     /// Which subtools the host's tool reaches.
     pub part: SuitePart,
+    /// Whether the host called the server's own tool, and not the suite.
+    pub by_own_name: bool,
     /// Whether the user was asked about it and said yes.
     pub confirmed: bool,
     /// Where its outcome is recorded.
@@ -36,6 +46,7 @@ impl<'a> CallContext<'a> {
             tool: None,
             token: None,
             part: SuitePart::Whole,
+            by_own_name: false,
             confirmed: false,
             notes,
         }

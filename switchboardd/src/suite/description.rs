@@ -26,6 +26,8 @@ const MAX_USER_CHARS: usize = 400;
 const MAX_TOOL_SUMMARY: usize = 90;
 /// How much of the tool names that do not fit goes into the search hint.
 const MAX_HINT_CHARS: usize = 240;
+/// How many subtools are compared for what they have in common.
+const MAX_COMPARED_TOOLS: usize = 32;
 /// From how many subtools the shown ones are chosen: each choice looks at all of them.
 const MAX_CHOICES: usize = 200;
 /// Words that many subtools have in their names, and that say little about one.
@@ -56,14 +58,18 @@ impl SuiteFacts {
     }
 }
 
-/// An entry of a suite in `tools/list`.
+/// An entry of a server in `tools/list`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedTool {
     pub name: String,
     /// What its calls may reach. A tool that was shown as read-only reaches nothing else later.
     pub part: SuitePart,
+    /// The server's own tool that it is, if the server is not shown as a suite.
+    pub own: Option<Box<str>>,
     /// The JSON object.
     pub tool: Box<str>,
+    /// The same for legacy hosts, if it differs.
+    pub legacy: Option<Box<str>>,
     /// Its member `_meta`, for hosts that use it.
     pub meta: Option<Box<str>>,
 }
@@ -140,7 +146,17 @@ impl Suite {
             Some(OwnPurpose::Sentence(text)) if text.ends_with(['…', '!', '?']) => text,
             Some(OwnPurpose::Sentence(text)) => format!("{text}."),
             Some(OwnPurpose::Title(text)) => format!("Use this tool for {text}."),
-            None => format!("Use this tool for {}.", summary::summary(name, 100).trim_end_matches('.')),
+            None => {
+                let name = summary::summary(name, 100);
+                let shared = manifest.and_then(|_| shared_phrase(&self.described_tools(facts)));
+                match shared {
+                    Some(phrase) if phrase.to_lowercase().contains(&name.to_lowercase()) => {
+                        format!("Use this tool for {phrase}.")
+                    }
+                    Some(phrase) => format!("Use this tool for {name} ({phrase})."),
+                    None => format!("Use this tool for {}.", name.trim_end_matches('.')),
+                }
+            }
         }
     }
 
@@ -182,6 +198,35 @@ impl Suite {
         let parts: Vec<_> = file.iter().map(|part| part.to_string_lossy()).collect();
         summary::summary(&parts[parts.len().saturating_sub(2)..].join("/"), 80)
     }
+}
+
+/// Two words that stand side by side in what more than half of the tools say of themselves, such as `knowledge graph`.
+fn shared_phrase(tools: &[&Tool]) -> Option<String> {
+    let tools = &tools[..tools.len().min(MAX_COMPARED_TOOLS)];
+    if tools.len() < 3 {
+        return None;
+    }
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for tool in tools {
+        let said = tool.description.as_deref();
+        let Some(said) = said.and_then(|said| own_words::first_sentence(said, MAX_TOOL_SUMMARY)) else {
+            continue;
+        };
+        let words: Vec<&str> = said.split(|c: char| !c.is_alphanumeric()).collect();
+        let mut seen = HashSet::new();
+        for pair in words.windows(2).filter(|pair| pair.iter().all(|word| word.len() > 4)) {
+            let phrase = pair.join(" ");
+            if !seen.insert(phrase.to_lowercase()) {
+                continue;
+            }
+            match counts.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&phrase)) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((phrase, 1)),
+            }
+        }
+    }
+    let most = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
+    Some(most).filter(|(_, count)| count * 2 > tools.len()).map(|(phrase, _)| phrase)
 }
 
 enum OwnPurpose {

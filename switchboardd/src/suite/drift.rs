@@ -1,11 +1,12 @@
 //! Tools that are not as the user accepted them: with `trust.drift: "hold"` they are neither shown nor called, on no
 //! face. The model reads only names that the user has accepted before, and no other text of such a tool.
 
-use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use switchboard_definitions::drift::Drift;
 use switchboard_wire::envelope::quoted;
+use switchboard_wire::event_loop::run_blocking;
 use tokio::time::Instant;
 
 use super::{CallContext, Suite};
@@ -37,14 +38,19 @@ impl Suite {
             && !self.baseline.as_ref().is_some_and(|baseline| baseline.is_held(tool))
     }
 
-    /// Whether a tool may stand among those that only read: it says so, and the user has accepted that.
-    pub fn is_accepted_reader(&self, tool: &str) -> bool {
-        self.baseline.as_ref().is_none_or(|baseline| baseline.is_accepted_reader(tool))
-    }
-
     /// The latest outcome, if tools are held.
     pub(super) fn known_drift(&self) -> Option<Arc<Drift>> {
         self.baseline.as_ref().filter(|baseline| baseline.holds())?.drift()
+    }
+
+    /// Whether a list has been compared, if changes are held.
+    pub(super) fn is_compared(&self) -> bool {
+        self.baseline.as_ref().is_none_or(|baseline| !baseline.holds() || baseline.drift().is_some())
+    }
+
+    /// The outcome for this very list, if changes are held and it has been compared.
+    pub(super) fn known_drift_of(&self, list: &Arc<ToolList>) -> Option<Arc<Drift>> {
+        self.baseline.as_ref().filter(|baseline| baseline.holds())?.drift_of(list)
     }
 
     /// What is held of this list; `None` if nothing is ever held.
@@ -90,17 +96,6 @@ impl Suite {
         Failure::ToolHeld { child: self.child_name().to_owned(), subtool: subtool.to_owned() }
     }
 
-    /// The list without what is held.
-    pub(super) fn without_held<'l>(&self, list: &'l ToolList, drift: Option<&Drift>) -> Cow<'l, ToolList> {
-        match drift.filter(|drift| !drift.unaccepted.is_empty()) {
-            None => Cow::Borrowed(list),
-            Some(drift) => {
-                let accepted = |tool: &&Tool| !drift.unaccepted.contains(&tool.name);
-                Cow::Owned(list.tools.iter().filter(accepted).cloned().collect::<Vec<_>>().into())
-            }
-        }
-    }
-
     /// Adds to an introspection that tools are held. Names are not a server's to choose here: those of new tools are
     /// counted only.
     pub(super) fn with_held_hint(&self, text: String, all: &ToolList, shown: &ToolList) -> String {
@@ -109,12 +104,13 @@ impl Suite {
             return text;
         }
         let known = self.known_drift();
+        let seen: HashSet<&str> = shown.tools.iter().map(|tool| &*tool.name).collect();
         let is_new = |tool: &Tool| known.as_ref().is_none_or(|drift| drift.added.contains(&tool.name));
         let named: Vec<String> = all
             .tools
             .iter()
             .filter(|tool| {
-                shown.find(&tool.name).is_none() && self.settings.expose.permits(&tool.name) && !is_new(tool)
+                !seen.contains(&*tool.name) && self.settings.expose.permits(&tool.name) && !is_new(tool)
             })
             .take(MAX_NAMED)
             .map(|tool| format!("`{}`", tool.name))
@@ -128,5 +124,28 @@ impl Suite {
             Some(open) => format!(r#"{open},"held":{}}}"#, quoted(&hint)),
             None => format!("{text}\n{hint}"),
         }
+    }
+}
+
+/// The list without what is held.
+pub(super) fn without_held(list: &Arc<ToolList>, drift: Option<&Drift>) -> Arc<ToolList> {
+    match drift.filter(|drift| !drift.unaccepted.is_empty()) {
+        None => list.clone(),
+        Some(drift) => {
+            let accepted = |tool: &&Tool| !drift.unaccepted.contains(&tool.name);
+            Arc::new(list.tools.iter().filter(accepted).cloned().collect::<Vec<_>>().into())
+        }
+    }
+}
+
+/// The list without what is held. If it is long, another thread makes it.
+pub(super) async fn without_held_async(list: &Arc<ToolList>, drift: Option<Arc<Drift>>) -> Arc<ToolList> {
+    match drift.filter(|drift| !drift.unaccepted.is_empty()) {
+        None => list.clone(),
+        Some(drift) if list.is_large() => {
+            let list = list.clone();
+            run_blocking(move || without_held(&list, Some(&drift))).await
+        }
+        Some(drift) => without_held(list, Some(&drift)),
     }
 }

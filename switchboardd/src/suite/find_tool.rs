@@ -1,5 +1,6 @@
 //! The tool that searches all suites at once.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -23,8 +24,6 @@ const MAX_SUMMARY: usize = 100;
 const NAMED_SERVER: f32 = 1.5;
 /// How much of a query is searched for the name of a server, in characters.
 const MAX_SPOKEN: usize = 300;
-/// How many tools are searched in one go on the event loop.
-const LITTLE_WORK: usize = 400;
 
 /// Its entry in `tools/list`.
 pub fn definition(name: &str) -> String {
@@ -43,15 +42,6 @@ pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
             None => unknown.push(suite.name.as_str()),
         }
     }
-    // There may be thousands of lists.
-    let known: Vec<Arc<ToolList>> = lists.iter().map(|(_, list)| list.clone()).collect();
-    run_blocking(move || {
-        for list in &known {
-            list.words();
-            list.signatures();
-        }
-    })
-    .await;
     let all: Vec<(usize, usize)> = lists
         .iter()
         .enumerate()
@@ -60,26 +50,34 @@ pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
             (0..list.tools.len()).filter(permitted).map(move |at| (place, at))
         })
         .collect();
-    let words: Vec<&ToolWords> = all.iter().map(|(place, at)| &lists[*place].1.words()[*at]).collect();
     let is_redacted = lists.iter().any(|(suite, _)| suite.mode == Mode::Redacted);
     let searched = if is_redacted { Searched::WithoutArguments } else { Searched::All };
-    if words.len() > LITTLE_WORK {
-        tokio::task::yield_now().await;
-    }
-    let mut found = search::rank(&words, query, searched);
-    let spoken: String = query.chars().take(MAX_SPOKEN).flat_map(char::to_lowercase).collect();
-    for one in &mut found {
-        let server = lists[all[one.at].0].0.child_name().to_lowercase();
-        if spoken.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').any(|word| word == server) {
-            one.score *= NAMED_SERVER;
+    // There may be thousands of lists.
+    let known: Vec<Arc<ToolList>> = lists.iter().map(|(_, list)| list.clone()).collect();
+    let (places, wanted) = (all.clone(), query.to_owned());
+    let mut found = run_blocking(move || {
+        for list in &known {
+            list.signatures();
         }
+        let words: Vec<&ToolWords> = places.iter().map(|(place, at)| &known[*place].words()[*at]).collect();
+        search::rank(&words, &wanted, searched)
+    })
+    .await;
+    let spoken: String = query.chars().take(MAX_SPOKEN).flat_map(char::to_lowercase).collect();
+    let spoken: HashSet<&str> =
+        spoken.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').collect();
+    let is_named = |(suite, _): &(&Suite, _)| spoken.contains(&*suite.child_name().to_lowercase());
+    let named: Vec<bool> = lists.iter().map(is_named).collect();
+    for one in found.iter_mut().filter(|one| named[all[one.at].0]) {
+        one.score *= NAMED_SERVER;
     }
     found.sort_by(|one, other| other.score.total_cmp(&one.score));
     let mut out = String::new();
     for (place, one) in found.iter().take(MAX_FOUND).enumerate() {
         let (list, at) = all[one.at];
         let (suite, list) = &lists[list];
-        let call_with = suite.marks().call_with(&list.tools[at]);
+        let marks = suite.marks();
+        let call_with = marks.call_with(&list.tools[at]);
         let _ = write!(out, "{}. {}: ", place + 1, call_with.unwrap_or(&suite.name));
         let signature = (suite.mode != Mode::Redacted).then(|| &list.signatures()[at]);
         let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use switchboard_wire::envelope::quoted;
 
 use super::compact::{self, ShownTool};
-use crate::search::Match;
+use crate::search::{self, Match};
 use crate::signature::{Detail, prune, written_name};
 
 /// How many tools are described.
@@ -32,7 +32,7 @@ pub(super) struct TextLimits {
 /// `matches`: indexes into `tools`, best first.
 pub(super) fn text(tools: &[ShownTool<'_>], matches: &[Match], limits: TextLimits) -> String {
     let mut order: Vec<usize> = matches.iter().map(|found| found.at).collect();
-    order.extend((0..tools.len()).filter(|at| !matches.iter().any(|found| found.at == *at)));
+    order.extend(search::unmatched(tools.len(), matches));
     let best = matches.first().map_or(0.0, |best| best.score);
     let near = matches.iter().take(MAX_FOUND).filter(|found| found.score >= best * NEAR_BEST).count();
     let count = if matches.is_empty() && tools.len() <= FEW { tools.len() } else { near };

@@ -29,7 +29,7 @@ pub struct IntrospectOptions<'a> {
     pub query: Option<&'a str>,
     /// Whether the model asked for whole definitions.
     pub wants_schemas: bool,
-    pub marks: Option<Marks<'a>>,
+    pub marks: Option<&'a Marks>,
 }
 
 /// The tools that [`text`] lists, joined for a JSON array.
@@ -100,7 +100,7 @@ fn found_in_full(tools: &[&Tool], matches: &[Match], options: IntrospectOptions<
     let best = matches.iter().take(found::MAX_FOUND).map(|found| tools[found.at]);
     let mut out = format!(r#"{{"tools":[{}]"#, joined(best, options));
     let rest = matches.iter().skip(found::MAX_FOUND).map(|found| found.at);
-    let unmatched = (0..tools.len()).filter(|at| !matches.iter().any(|found| found.at == *at));
+    let unmatched = search::unmatched(tools.len(), matches);
     let others: Vec<_> = rest.chain(unmatched).map(|at| quoted(&tools[at].name)).collect();
     let _ = write!(out, r#","others":[{}]"#, others.join(","));
     if options.mode == Mode::Redacted {
@@ -231,6 +231,26 @@ mod tests {
             }
         }
         assert!(found("zzz").starts_with("No subtool matches these words.\n1. createIssue"));
+    }
+
+    proptest::proptest! {
+        /// Whatever is asked, no exposed tool is missing.
+        #[test]
+        fn every_exposed_tool_is_named_in_every_answer(
+            names in proptest::collection::btree_set("[a-z]{1,8}([_-][a-zA-Z]{1,8}){0,2}", 1..30),
+            texts in proptest::collection::vec("[a-z ,.]{0,60}", 30),
+            query in "[a-zA-Z' ]{0,40}",
+            asks_in_full: bool,
+        ) {
+            let tools: Vec<Tool> = names.iter().zip(&texts).map(|(name, text)| tool(name, text)).collect();
+            let options = IntrospectOptions { query: Some(&query), wants_schemas: asks_in_full, ..SUMMARY };
+            let text = text(&ToolList::from(tools), &Expose::default(), options);
+            let said: std::collections::HashSet<&str> =
+                text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').collect();
+            for name in &names {
+                proptest::prop_assert!(said.contains(name.as_str()), "{name} in {text}");
+            }
+        }
     }
 
     #[test]

@@ -37,8 +37,13 @@ impl Suite {
     /// Notes a call of the server's own tool, on the face of a single child.
     pub fn note_own_call(&self, params: &RequestParams<'_>, notes: &OperationNotes) {
         if let Some(tool) = params.members.text("name") {
-            notes.tool(&tool);
+            self.note_tool_call(&tool, params, notes);
         }
+    }
+
+    /// Notes a call of the server's own tool `tool`, whatever its name is at the host.
+    pub fn note_tool_call(&self, tool: &str, params: &RequestParams<'_>, notes: &OperationNotes) {
+        notes.tool(tool);
         if notes.wants_arguments {
             self.note_arguments(params.members.get("arguments"), notes);
         }

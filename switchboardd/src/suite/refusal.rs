@@ -1,10 +1,13 @@
 //! Refusals that a model can act on: they show the names and arguments for the next try.
 
+use std::sync::Arc;
+
 use switchboard_definitions::config::Mode;
 use switchboard_definitions::document::nearest;
 use switchboard_wire::envelope::quoted;
+use switchboard_wire::event_loop::run_blocking;
 
-use super::{Suite, SuiteReply, refusal, tool_error};
+use super::{CallContext, Suite, SuiteReply, refusal, tool_error};
 use crate::child::{Tool, ToolList};
 use crate::search::{self, Searched, ToolWords};
 use crate::signature::{Detail, Signature};
@@ -17,63 +20,29 @@ const MAX_NAMES: usize = 20;
 const MAX_SIGNATURE: usize = 600;
 
 impl Suite {
-    pub(super) fn unknown_subtool(&self, subtool: &str, list: &ToolList) -> SuiteReply {
-        let near = self.near(subtool, list);
-        let hint = match near[..] {
-            [] => {
-                let exposed = || list.tools.iter().filter(|tool| self.shows(&tool.name));
-                let some: Vec<_> = exposed().take(MAX_NAMES).map(|tool| format!("`{}`", tool.name)).collect();
-                match exposed().count() {
-                    0 => "it has none".to_owned(),
-                    count if count > some.len() => format!("there are {} and more", some.join(", ")),
-                    _ => format!("there are {}", some.join(", ")),
-                }
-            }
-            [first, ..] => {
-                let mut hint = format!("did you mean `{}`?", list.tools[first].name);
-                if self.mode == Mode::Redacted {
-                    let more = near[1..].iter().map(|at| format!(" Or `{}`?", list.tools[*at].name));
-                    hint.extend(more);
-                } else {
-                    let near = near.iter().map(|at| format!("\n{}", fitting(&list.signatures()[*at])));
-                    hint.extend(near);
-                }
-                hint
-            }
-        };
-        let sentence = format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name);
-        refusal("unknown_tool", &sentence)
-    }
-
-    /// The exposed tools that a wrong name may mean, as indexes: a mistyped name first, then what a search finds.
-    fn near(&self, subtool: &str, list: &ToolList) -> Vec<usize> {
-        let exposed: Vec<usize> =
-            (0..list.tools.len()).filter(|at| self.shows(&list.tools[*at].name)).collect();
-        let name = |at: &usize| &*list.tools[*at].name;
+    pub(super) async fn unknown_subtool(&self, subtool: &str, list: &Arc<ToolList>) -> SuiteReply {
         // `suite.subtool` and the like.
         let part = [self.name.as_str(), self.child_name()].into_iter().find_map(|whole| {
             let rest = subtool.strip_prefix(whole)?;
             Some(rest.trim_start_matches(|c: char| !c.is_alphanumeric()))
         });
-        let typed = part.filter(|part| !part.is_empty()).unwrap_or(subtool);
-        let mistyped = nearest(typed, exposed.iter().map(name));
-        let mut near: Vec<usize> = exposed.iter().copied().filter(|at| Some(name(at)) == mistyped).collect();
-        let words: Vec<&ToolWords> = exposed.iter().map(|at| &list.words()[*at]).collect();
-        let found = search::rank(&words, typed, self.searched());
-        let enough = found.first().map_or(0.0, |best| best.score / 2.0);
-        for at in found.iter().filter(|found| found.score >= enough).map(|found| exposed[found.at]) {
-            if near.len() < MAX_NEAR && !near.contains(&at) {
-                near.push(at);
-            }
+        let typed = part.filter(|part| !part.is_empty()).unwrap_or(subtool).to_owned();
+        let exposed: Vec<usize> =
+            (0..list.tools.len()).filter(|at| self.shows(&list.tools[*at].name)).collect();
+        let (mode, all) = (self.mode, list.clone());
+        let hint = move || hint(&all, &exposed, &typed, mode);
+        let hint = if list.is_large() { run_blocking(hint).await } else { hint() };
+        let sentence = format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name);
+        refusal("unknown_tool", &sentence)
+    }
+
+    pub(super) fn wrong_arguments(&self, call: CallContext<'_>, tool: &Tool, complaint: &str) -> SuiteReply {
+        if call.by_own_name {
+            // The host has its schema.
+            let (name, signature) = (&tool.name, fitting(&tool.signature()));
+            let complaint = complaint.replacen("`args`", "`arguments`", 1);
+            return refusal("invalid_arguments", &format!("{complaint} of tool `{name}`: {signature}"));
         }
-        near
-    }
-
-    pub(super) fn searched(&self) -> Searched {
-        if self.mode == Mode::Redacted { Searched::WithoutArguments } else { Searched::All }
-    }
-
-    pub(super) fn wrong_arguments(&self, tool: &Tool, complaint: &str) -> SuiteReply {
         let sentence = format!(
             "{complaint} of subtool `{0}` (suite `{1}`): {2}\n{{\"action\":\"introspect\",\"subtool\":{3}}} shows its schema",
             tool.name,
@@ -96,6 +65,44 @@ impl Suite {
         };
         tool_error(&format!("unknown action `{action}`; {hint}"))
     }
+}
+
+/// What a wrong name may mean; `exposed`: the indexes of the tools that may be named.
+fn hint(list: &ToolList, exposed: &[usize], typed: &str, mode: Mode) -> String {
+    let near = near(list, exposed, typed, mode);
+    let Some(first) = near.first() else {
+        let named = exposed.iter().take(MAX_NAMES).map(|at| format!("`{}`", list.tools[*at].name));
+        let some: Vec<String> = named.collect();
+        return match exposed.len() {
+            0 => "it has none".to_owned(),
+            count if count > some.len() => format!("there are {} and more", some.join(", ")),
+            _ => format!("there are {}", some.join(", ")),
+        };
+    };
+    let mut hint = format!("did you mean `{}`?", list.tools[*first].name);
+    if mode == Mode::Redacted {
+        hint.extend(near[1..].iter().map(|at| format!(" Or `{}`?", list.tools[*at].name)));
+    } else {
+        hint.extend(near.iter().map(|at| format!("\n{}", fitting(&list.tools[*at].signature()))));
+    }
+    hint
+}
+
+/// The exposed tools that a wrong name may mean, as indexes: a mistyped name first, then what a search finds.
+fn near(list: &ToolList, exposed: &[usize], typed: &str, mode: Mode) -> Vec<usize> {
+    let name = |at: &usize| &*list.tools[*at].name;
+    let mistyped = nearest(typed, exposed.iter().map(name));
+    let mut near: Vec<usize> = exposed.iter().copied().filter(|at| Some(name(at)) == mistyped).collect();
+    let words: Vec<&ToolWords> = exposed.iter().map(|at| &list.words()[*at]).collect();
+    let searched = if mode == Mode::Redacted { Searched::WithoutArguments } else { Searched::All };
+    let found = search::rank(&words, typed, searched);
+    let enough = found.first().map_or(0.0, |best| best.score / 2.0);
+    for at in found.iter().filter(|found| found.score >= enough).map(|found| exposed[found.at]) {
+        if near.len() < MAX_NEAR && !near.contains(&at) {
+            near.push(at);
+        }
+    }
+    near
 }
 
 /// A signature with as much detail as a refusal has room for.

@@ -1,12 +1,16 @@
 //! A server as two tools: one reaches what only reads, the other the rest. A host and its user can then allow
 //! one without the other.
 
+use std::sync::Arc;
+
 use switchboard_definitions::config::Split;
 use switchboard_wire::envelope::quoted;
 
 use super::description::{ListedTool, SuiteFacts, search_hint};
-use super::{INPUT_SCHEMA, Suite, annotations};
+use super::{CallContext, INPUT_SCHEMA, Suite, annotations};
 use crate::child::{Annotations, Tool, ToolList};
+use crate::pool::Pool;
+use crate::pool::baseline::ToolBaseline;
 use crate::pool::manifest::Manifest;
 use crate::suite::failure::Failure;
 
@@ -28,25 +32,12 @@ impl Suite {
     /// Whether a subtool counts as read-only: it says so, the user accepted that, and it never said otherwise while this
     /// daemon ran. A server must not move a tool to what a user has already allowed.
     pub fn accepted_read_only(&self, tool: &Tool) -> bool {
-        tool.annotations.read_only == Some(true)
-            && self.is_accepted_reader(&tool.name)
-            && self.pool.as_ref().is_some_and(|pool| !pool.has_seen_writing(&tool.name))
+        accepted_read_only(self.baseline.as_deref(), self.pool.as_deref(), tool)
     }
 
     /// The annotations of a subtool, as far as they are accepted.
     pub(super) fn accepted_annotations(&self, tool: &Tool) -> Annotations {
-        let read_only = match tool.annotations.read_only {
-            Some(true) if !self.accepted_read_only(tool) => None,
-            said => said,
-        };
-        // Harmless only if the user accepted the tool as it is: `confirm` asks about all others.
-        let is_accepted =
-            || self.baseline.as_ref().is_none_or(|baseline| !baseline.is_unaccepted(&tool.name));
-        let destructive = match tool.annotations.destructive {
-            Some(false) if !is_accepted() => None,
-            said => said,
-        };
-        Annotations { read_only, destructive, ..tool.annotations }
+        accepted_annotations(self.baseline.as_deref(), self.pool.as_deref(), tool)
     }
 
     /// The entries of the suite in `tools/list`: its own tool and, if it is split, the one for what writes.
@@ -55,6 +46,8 @@ impl Suite {
         let whole = |of: Annotations, part: SuitePart| ListedTool {
             name: self.name.clone(),
             part,
+            own: None,
+            legacy: None,
             tool: entry(&self.name, &description, INPUT_SCHEMA, of),
             meta: self.meta(facts, &hint),
         };
@@ -78,6 +71,8 @@ impl Suite {
         let write = ListedTool {
             name: self.writing_name.clone(),
             part: SuitePart::Writing,
+            own: None,
+            legacy: None,
             tool: entry(&self.writing_name, &description, WRITING_SCHEMA, annotations::common(&of(&writing))),
             meta: self.meta(facts, &search_hint(&writing, &description)),
         };
@@ -125,8 +120,23 @@ impl Suite {
     }
 
     /// Why a call of `subtool` through this part is refused. `tool`: `None` if the server does not list it.
-    pub(super) fn wrong_part(&self, part: SuitePart, subtool: &str, tool: Option<&Tool>) -> Option<Failure> {
+    pub(super) fn wrong_part(
+        &self,
+        call: CallContext<'_>,
+        subtool: &str,
+        tool: Option<&Tool>,
+    ) -> Option<Failure> {
+        let part = call.part;
         let reads = tool.is_some_and(|tool| self.accepted_read_only(tool));
+        if call.by_own_name {
+            // It was listed as one that only reads.
+            return (part == SuitePart::ReadOnly && !reads).then(|| Failure::WrongTool {
+                subtool: subtool.into(),
+                does: "may write now",
+                called: subtool.to_owned(),
+                advice: "list the tools again".to_owned(),
+            });
+        }
         let (does, called, right) = match part {
             SuitePart::ReadOnly if !reads => ("may write", &self.name, &self.writing_name),
             SuitePart::Writing if reads => ("only reads", &self.writing_name, &self.name),
@@ -143,9 +153,35 @@ impl Suite {
     }
 
     /// How `introspect` marks the subtools now.
-    pub(super) fn marks(&self) -> Marks<'_> {
-        Marks { suite: self, is_split: self.current_part() != SuitePart::Whole }
+    pub(super) fn marks(&self) -> Marks {
+        Marks {
+            baseline: self.baseline.clone(),
+            pool: self.pool.clone(),
+            name: self.name.clone(),
+            writing_name: self.writing_name.clone(),
+            is_split: self.current_part() != SuitePart::Whole,
+        }
     }
+}
+
+fn accepted_read_only(baseline: Option<&ToolBaseline>, pool: Option<&Pool>, tool: &Tool) -> bool {
+    tool.annotations.read_only == Some(true)
+        && baseline.is_none_or(|baseline| baseline.is_accepted_reader(&tool.name))
+        && pool.is_some_and(|pool| !pool.has_seen_writing(&tool.name))
+}
+
+fn accepted_annotations(baseline: Option<&ToolBaseline>, pool: Option<&Pool>, tool: &Tool) -> Annotations {
+    let read_only = match tool.annotations.read_only {
+        Some(true) if !accepted_read_only(baseline, pool, tool) => None,
+        said => said,
+    };
+    // Harmless only if the user accepted the tool as it is: `confirm` asks about all others.
+    let is_accepted = || baseline.is_none_or(|baseline| !baseline.is_unaccepted(&tool.name));
+    let destructive = match tool.annotations.destructive {
+        Some(false) if !is_accepted() => None,
+        said => said,
+    };
+    Annotations { read_only, destructive, ..tool.annotations }
 }
 
 /// An entry of `tools/list`.
@@ -155,24 +191,28 @@ fn entry(name: &str, description: &str, schema: &str, of: Annotations) -> Box<st
     format!(r#"{{"name":{name},"description":{description},"inputSchema":{schema}{annotations}}}"#).into()
 }
 
-/// What `introspect` says about the subtools of a suite beside their schemas.
-#[derive(Debug, Clone, Copy)]
-pub struct Marks<'a> {
-    suite: &'a Suite,
+/// What `introspect` says about the subtools of a suite beside their schemas. It can go to another thread.
+#[derive(Debug, Clone)]
+pub struct Marks {
+    baseline: Option<Arc<ToolBaseline>>,
+    pool: Option<Arc<Pool>>,
+    name: String,
+    writing_name: String,
     is_split: bool,
 }
 
-impl<'a> Marks<'a> {
+impl Marks {
     /// The tool of the host's list that calls this subtool, if not the suite's own.
-    pub fn call_with(&self, tool: &Tool) -> Option<&'a str> {
-        let writes = self.is_split && !self.suite.accepted_read_only(tool);
-        writes.then_some(&*self.suite.writing_name)
+    pub fn call_with(&self, tool: &Tool) -> Option<&str> {
+        let writes =
+            self.is_split && !accepted_read_only(self.baseline.as_deref(), self.pool.as_deref(), tool);
+        writes.then_some(&*self.writing_name)
     }
 
     /// The members to add to the entry of a subtool. With `whole`, the entry has the annotations already.
     pub fn of(&self, tool: &Tool, whole: bool) -> String {
-        let Self { suite, is_split } = *self;
-        let said = suite.accepted_annotations(tool);
+        let is_split = self.is_split;
+        let said = accepted_annotations(self.baseline.as_deref(), self.pool.as_deref(), tool);
         let access = match (said.read_only, said.destructive) {
             (Some(true), _) => Some("read-only"),
             (_, Some(true)) => Some("destructive"),
@@ -180,7 +220,7 @@ impl<'a> Marks<'a> {
             (None, None) => is_split.then_some("writes"),
         };
         let access = access.filter(|_| !whole || is_split).map(|access| format!(r#""access":"{access}""#));
-        let right = if said.read_only == Some(true) { &suite.name } else { &suite.writing_name };
+        let right = if said.read_only == Some(true) { &self.name } else { &self.writing_name };
         let right = is_split.then(|| format!(r#""callWith":{}"#, quoted(right)));
         access.into_iter().chain(right).collect::<Vec<_>>().join(",")
     }

@@ -5,19 +5,24 @@
 //! versions: a daemon starts the files that were there when it started itself.
 
 use std::ffi::OsString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+
+use switchboard_wire::event_loop::run_blocking;
+use switchboard_wire::folder;
 
 /// A program of the same installation.
 #[derive(Debug)]
 pub struct InstalledProgram {
     name: &'static str,
     // A leaf lock: held to copy or to replace it.
-    opened: Mutex<Option<Arc<OwnedFd>>>,
+    opened: Mutex<Option<Arc<File>>>,
 }
 
 /// Starts a child and ends all its processes.
@@ -28,10 +33,10 @@ pub static COMMANDS: InstalledProgram =
     InstalledProgram { name: "switchboard-ctl", opened: Mutex::new(None) };
 
 impl InstalledProgram {
-    /// Opens the program, or what has been installed in its place since. A missing one is reported when it is
-    /// started.
+    /// Opens the program, or what has been installed in its place since. One that is missing or that others can
+    /// change is reported when it is started.
     pub fn open(&self) {
-        *self.opened.lock().expect("BUG: a copy panicked") = open(&self.path()).map(Arc::new);
+        let _ = self.checked();
     }
 
     /// Where it is installed.
@@ -43,21 +48,42 @@ impl InstalledProgram {
         self.name
     }
 
-    /// A command that starts it.
+    /// A command that starts it; else why it must not or cannot be started. One that was not opened is looked for
+    /// again: an upgrade or the user may have mended it.
     #[expect(clippy::disallowed_methods, reason = "processes of our own, which are no children")]
-    pub fn command(&self) -> Command {
+    pub async fn command(&'static self) -> Result<Command, String> {
         let opened = self.opened.lock().expect("BUG: a copy panicked").clone();
-        let program = match &opened {
-            Some(descriptor) => PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd())),
-            None => self.path(),
+        let program = match opened {
+            Some(file) => by_descriptor(&file),
+            None => run_blocking(move || self.checked()).await?,
         };
         let mut command = Command::new(program);
         command.arg0(self.name);
-        command
+        Ok(command)
+    }
+
+    /// Opens the program if only the user or root can have written it. Returns the path to start it by.
+    fn checked(&self) -> Result<PathBuf, String> {
+        let path = self.path();
+        let opened = self.open_ours(&path).map(Arc::new);
+        // Other systems cannot execute a program through its descriptor.
+        let kept = opened.as_ref().ok().filter(|_| cfg!(target_os = "linux")).cloned();
+        let program = kept.as_deref().map_or(path, by_descriptor);
+        *self.opened.lock().expect("BUG: a copy panicked") = kept;
+        opened.map(|_| program)
+    }
+
+    fn open_ours(&self, path: &Path) -> Result<File, String> {
+        let file = open(path).map_err(|error| self.explain(&error))?;
+        // Not by the path, where another file may be by now.
+        let meta = file.metadata().map_err(|error| self.explain(&error))?;
+        folder::is_ours_or_unmapped(&meta)
+            .map_err(|why| format!("`{}` is not started: {why}", path.display()))?;
+        Ok(file)
     }
 
     /// Why it could not be started.
-    pub fn explain(&self, error: &std::io::Error) -> String {
+    pub fn explain(&self, error: &io::Error) -> String {
         let path = self.path();
         if path.exists() {
             format!("`{}` could not be started: {error}", path.display())
@@ -67,16 +93,20 @@ impl InstalledProgram {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn open(path: &std::path::Path) -> Option<OwnedFd> {
-    use rustix::fs::{Mode, OFlags};
-    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
+fn by_descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Other systems cannot execute a program through its descriptor.
+/// A program that may be executed need not be readable.
+#[cfg(target_os = "linux")]
+fn open(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
 #[cfg(not(target_os = "linux"))]
-fn open(_: &std::path::Path) -> Option<OwnedFd> {
-    None
+fn open(path: &Path) -> io::Result<File> {
+    File::open(path)
 }
 
 /// A command that runs this binary. Not by its path, where another version may be by now, or none.

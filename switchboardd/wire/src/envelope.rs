@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
+use crate::check;
 use crate::raw::Raw;
 use crate::single_line::push_single_line;
 
@@ -92,33 +93,39 @@ struct EnvelopeMembers<'a> {
     params: Option<Raw<'a>>,
     result: Option<Raw<'a>>,
     error: Option<Raw<'a>>,
+    /// One of them appears twice or a name is no text, so that two readers could see different messages.
+    is_ambiguous: bool,
 }
 
 impl<'a> EnvelopeMembers<'a> {
-    /// `None` if one of them is duplicated, so that two readers could see different messages.
-    fn of(object: Raw<'a>) -> Option<Self> {
-        let mut flat = Self::default();
-        for (key, value) in object.entries() {
-            let member = match &*unquoted(key)? {
-                "jsonrpc" => &mut flat.jsonrpc,
-                "id" => &mut flat.id,
-                "method" => &mut flat.method,
-                "params" => &mut flat.params,
-                "result" => &mut flat.result,
-                "error" => &mut flat.error,
-                _ => continue,
-            };
-            if member.replace(value).is_some() {
-                return None;
-            }
-        }
-        Some(flat)
+    fn add(&mut self, key: Option<&str>, value: Raw<'a>) {
+        let Some(key) = key else {
+            self.is_ambiguous = true;
+            return;
+        };
+        let member = match key {
+            "jsonrpc" => &mut self.jsonrpc,
+            "id" => &mut self.id,
+            "method" => &mut self.method,
+            "params" => &mut self.params,
+            "result" => &mut self.result,
+            "error" => &mut self.error,
+            _ => return,
+        };
+        self.is_ambiguous |= member.replace(value).is_some();
     }
 }
 
 impl<'a> Message<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
-        Self::of(Raw::parse(body).ok_or(Malformed::NotJson)?)
+        let text = std::str::from_utf8(body).map_err(|_| Malformed::NotJson)?;
+        let raw = Raw::unchecked(text);
+        if !raw.get().starts_with('{') {
+            return Self::of(raw.is_json().then_some(raw).ok_or(Malformed::NotJson)?);
+        }
+        let mut flat = EnvelopeMembers::default();
+        let is_json = check::is_object(raw.get(), |key, value| flat.add(unquoted(key).as_deref(), value));
+        if is_json { Self::of_members(&flat) } else { Err(Malformed::NotJson) }
     }
 
     /// Reads the envelope without checking that the rest is JSON, for a message that is passed on to a peer
@@ -134,15 +141,22 @@ impl<'a> Message<'a> {
     }
 
     fn of(raw: Raw<'a>) -> Result<Self, Malformed> {
-        let flat = match raw.get().as_bytes().first() {
-            Some(b'{') => EnvelopeMembers::of(raw)
-                .ok_or(Malformed::NotMessage("a member of the envelope appears twice"))?,
-            Some(b'[') => {
-                return Err(Malformed::NotMessage("batches are not part of this protocol revision"));
+        match raw.get().as_bytes().first() {
+            Some(b'{') => {
+                let mut flat = EnvelopeMembers::default();
+                raw.entries().for_each(|(key, value)| flat.add(key.text().as_deref(), value));
+                Self::of_members(&flat)
             }
-            _ => return Err(Malformed::NotMessage("not an object")),
-        };
+            Some(b'[') => Err(Malformed::NotMessage("batches are not part of this protocol revision")),
+            _ => Err(Malformed::NotMessage("not an object")),
+        }
+    }
+
+    fn of_members(flat: &EnvelopeMembers<'a>) -> Result<Self, Malformed> {
         let wrong = |why| Err(Malformed::NotMessage(why));
+        if flat.is_ambiguous {
+            return wrong("a member of the envelope appears twice");
+        }
         if flat.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
             return wrong("`jsonrpc` must be \"2.0\"");
         }
@@ -198,7 +212,20 @@ pub(crate) fn unquoted(text: &str) -> Option<Cow<'_, str>> {
 
 /// `text` as a JSON string.
 pub fn quoted(text: &str) -> String {
+    if check::is_plain(text.as_bytes()) {
+        return ["\"", text, "\""].concat();
+    }
     serde_json::to_string(text).expect("BUG: a string always serialises")
+}
+
+/// Appends `text` as a JSON string.
+pub fn push_quoted(text: &str, out: &mut Vec<u8>) {
+    if !check::is_plain(text.as_bytes()) {
+        return serde_json::to_writer(out, text).expect("BUG: a string always serialises");
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
 }
 
 /// The range of `inner`, a slice of `outer`, in it.
@@ -302,6 +329,7 @@ mod tests {
         malformed(r#"{"jsonrpc":"2.0","id":1}"#, INVALID_REQUEST);
         malformed(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, INVALID_REQUEST);
         malformed(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a""#, PARSE_ERROR);
+        malformed(r#"{"jsonrpc":"2.0","id":1,"\ud800":2,"method":"a"}"#, INVALID_REQUEST);
     }
 
     #[test]

@@ -38,9 +38,7 @@ fn check_above(folder: &Path) -> io::Result<()> {
     let real = parent.canonicalize()?;
     for above in real.ancestors() {
         let meta = std::fs::metadata(above)?;
-        if let Err(why) = is_ours_alone(&meta)
-            && !(is_unmapped(meta.uid()) && meta.mode() & 0o022 == 0)
-        {
+        if let Err(why) = is_ours_or_unmapped(&meta) {
             let (folder, above) = (folder.display(), above.display());
             return Err(refused(format!(
                 "`{folder}` is not safe from others, who could put another in its place: `{above}`: {why}"
@@ -122,6 +120,13 @@ pub fn is_ours_alone(meta: &Metadata) -> Result<(), String> {
         return Err(format!("a group can write it (gid {}); `chmod g-w` mends that", meta.gid()));
     }
     Ok(())
+}
+
+/// Like [`is_ours_alone`]. In a sandbox, where root has no number of its own, it may also belong to an unmapped user
+/// if only its owner can write it.
+pub fn is_ours_or_unmapped(meta: &Metadata) -> Result<(), String> {
+    is_ours_alone(meta)
+        .or_else(|why| if meta.mode() & 0o022 == 0 && is_unmapped(meta.uid()) { Ok(()) } else { Err(why) })
 }
 
 /// Whether this uid stands for all users that our user namespace does not map: in a sandbox, root is one of

@@ -8,12 +8,14 @@
 
 pub mod backoff;
 pub mod batch;
+mod check;
 pub mod envelope;
 pub mod event_loop;
 pub mod folder;
 pub mod framing;
 pub mod hex;
 pub mod hop;
+pub mod id_map;
 pub mod lazy_stream;
 pub mod members;
 pub mod open_files;

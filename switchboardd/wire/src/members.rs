@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::envelope::unquoted;
 use crate::raw::Raw;
 
 /// The members of a small object (`params`, `_meta`, `arguments`) whose values pass through.
@@ -18,7 +17,7 @@ impl<'a> Members<'a> {
         }
         let mut members = Vec::with_capacity(4);
         for (key, value) in raw.entries() {
-            members.push((unquoted(key)?, value));
+            members.push((key.text()?, value));
         }
         Some(Self(members))
     }
@@ -42,7 +41,7 @@ pub fn remove_members(object: Raw<'_>, unwanted: impl Fn(&str) -> bool) -> Strin
     for (key, value) in object.entries() {
         let begin = end;
         end = value.get().as_ptr() as usize - text.as_ptr() as usize + value.get().len();
-        if unquoted(key).is_some_and(|key| unwanted(&key)) {
+        if key.text().is_some_and(|key| unwanted(&key)) {
             continue;
         }
         // With the comma before it, unless it is now the first member.

@@ -1,13 +1,15 @@
 //! The text of one JSON value that is known to be valid, and can be searched without parsing it again.
 //!
-//! A message is validated once, when it arrives. Later lookups of members walk over text that is known to be
+//! A message is validated once, when it arrives (`check.rs`). Later lookups of members walk over text that is known to be
 //! correct, which takes a fifth of the instructions of a parse; otherwise each level of a call would parse
 //! the same bytes again.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use serde_core::de::IgnoredAny;
 use serde_json::value::RawValue;
+
+use crate::check::is_json;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Raw<'a>(&'a str);
@@ -15,10 +17,8 @@ pub struct Raw<'a>(&'a str);
 impl<'a> Raw<'a> {
     /// `None` if this is not JSON.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        // serde_json does not check skipped strings for UTF-8.
-        let text = std::str::from_utf8(bytes).ok()?;
-        serde_json::from_str::<IgnoredAny>(text).ok()?;
-        Some(Self(text.trim_matches(is_space)))
+        let text = std::str::from_utf8(bytes).ok()?.trim_matches(is_space);
+        is_json(text).then_some(Self(text))
     }
 
     /// Treats an unchecked text as JSON. Walking over it is always safe, but the results are meaningful only
@@ -33,7 +33,7 @@ impl<'a> Raw<'a> {
 
     /// Whether it is valid JSON, for a value from [`Raw::unchecked`].
     pub(crate) fn is_json(self) -> bool {
-        serde_json::from_str::<IgnoredAny>(self.0).is_ok()
+        is_json(self.0)
     }
 
     pub fn is_null(self) -> bool {
@@ -64,9 +64,25 @@ pub(crate) struct MemberIter<'a> {
     at: usize,
 }
 
+/// A key as it is written.
+#[derive(Clone, Copy)]
+pub(crate) struct MemberKey<'a> {
+    quoted: &'a str,
+    has_escape: bool,
+}
+
+impl<'a> MemberKey<'a> {
+    /// Its text, borrowed if it has no escapes; `None` if it is no string.
+    pub(crate) fn text(self) -> Option<Cow<'a, str>> {
+        if self.has_escape {
+            return serde_json::from_str(self.quoted).ok().map(Cow::Owned);
+        }
+        Some(Cow::Borrowed(self.quoted.strip_prefix('"')?.strip_suffix('"')?))
+    }
+}
+
 impl<'a> Iterator for MemberIter<'a> {
-    /// The key with its quotes, and the value.
-    type Item = (&'a str, Raw<'a>);
+    type Item = (MemberKey<'a>, Raw<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         let bytes = self.text.as_bytes();
@@ -74,10 +90,11 @@ impl<'a> Iterator for MemberIter<'a> {
         if bytes.get(key) != Some(&b'"') {
             return None;
         }
-        let key_end = end_of_string(bytes, key);
+        let (key_end, has_escape) = walk_string(bytes, key);
         let value = behind_space(bytes, key_end);
         self.at = end_of_value(bytes, value);
-        Some((&self.text[key..key_end], Raw(&self.text[value..self.at])))
+        let key = MemberKey { quoted: &self.text[key..key_end], has_escape };
+        Some((key, Raw(&self.text[value..self.at])))
     }
 }
 
@@ -129,13 +146,18 @@ const SHORT_STRING: usize = 64;
 
 /// The index after the string whose opening quote is at `at`.
 fn end_of_string(bytes: &[u8], at: usize) -> usize {
-    let mut at = at + 1;
+    walk_string(bytes, at).0
+}
+
+/// The index after the string whose opening quote is at `at`, and whether there is an escape in it.
+fn walk_string(bytes: &[u8], at: usize) -> (usize, bool) {
+    let (mut at, mut has_escape) = (at + 1, false);
     loop {
         at = quote_or_backslash(bytes, at);
         match bytes.get(at) {
-            Some(b'"') => return at + 1,
-            Some(_) => at += 2,
-            None => return bytes.len(),
+            Some(b'"') => return (at + 1, has_escape),
+            Some(_) => (at, has_escape) = (at + 2, true),
+            None => return (bytes.len(), has_escape),
         }
     }
 }
@@ -167,7 +189,7 @@ pub(crate) fn has_backslash(bytes: &[u8]) -> bool {
 }
 
 /// Nonzero if one of the eight bytes equals `byte`; the lowest set bit is in the first such byte.
-fn holds(word: u64, byte: u8) -> u64 {
+pub(crate) fn holds(word: u64, byte: u8) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     let other = word ^ (ONES * u64::from(byte));
     other.wrapping_sub(ONES) & !other & (ONES << 7)
@@ -272,7 +294,7 @@ mod tests {
             let found: Vec<(String, Value)> = raw
                 .entries()
                 .map(|(key, value)| {
-                    (serde_json::from_str(key).unwrap(), serde_json::from_str(value.get()).unwrap())
+                    (key.text().unwrap().into_owned(), serde_json::from_str(value.get()).unwrap())
                 })
                 .collect();
             prop_assert_eq!(found, parsed(&text).unwrap_or_default());

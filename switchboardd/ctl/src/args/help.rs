@@ -9,7 +9,7 @@ use clap::{Arg, Command, CommandFactory, FromArgMatches};
 use super::Args;
 
 /// Which command stands where. One that is in none of these stands at the end.
-const GROUPS: [(&str, &[&str]); 5] = [
+pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ("Start here", &["setup", "status", "doctor", "open"]),
     (
         "Servers",

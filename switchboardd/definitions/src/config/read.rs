@@ -12,8 +12,8 @@ use url::Url;
 
 use super::{
     BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Expose, Http, OauthConfig,
-    PoolConfig, RecordMode, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
-    glob_set,
+    PoolConfig, RecordMode, Scope, Show, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig,
+    Watch, glob_set,
 };
 use crate::document::{Fields, Node};
 use crate::expand::{ExpansionContext, Template};
@@ -42,12 +42,13 @@ pub(super) const ROOT: [&str; 13] = [
     "aggregate",
 ];
 /// Keys that a workspace cannot set.
-const PERSONAL_ONLY_KEYS: [&str; 7] = ["http", "budget", "trust", "oauth", "watch", "record", "aggregate"];
+pub(super) const PERSONAL_ONLY_KEYS: [&str; 7] =
+    ["http", "budget", "trust", "oauth", "watch", "record", "aggregate"];
 pub(super) const AGGREGATE: [&str; 1] = ["find"];
 pub(super) const TRUST: [&str; 3] = ["elicit", "roots", "drift"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
 pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
-pub(super) const SUITE: [&str; 11] = [
+pub(super) const SUITE: [&str; 12] = [
     "suiteName",
     "description",
     "alwaysLoad",
@@ -59,6 +60,7 @@ pub(super) const SUITE: [&str; 11] = [
     "validate",
     "split",
     "confirm",
+    "show",
 ];
 pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
 pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
@@ -87,6 +89,8 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: ConfigOwner) ->
     }
     let may_have = |name: &str| extent == ConfigOwner::Personal || !PERSONAL_ONLY_KEYS.contains(&name);
     let get = |name: &str| fields.get(name).filter(|_| may_have(name));
+    // Only editors use it, but a schema that is no text is a mistake to them, too.
+    let _ = fields.get("$schema").map(|node| node.text());
     if let Some(node) = fields.get("discoverGlobs") {
         config.discover_globs = self::globs(&node).unwrap_or_default();
     }
@@ -256,8 +260,17 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
 }
 
 /// Keys of a suite that hide nothing: a mistake in one of them affects that key only.
-const NON_RESTRICTING_KEYS: [&str; 8] =
-    ["suiteName", "description", "alwaysLoad", "summaryMaxChars", "timeouts", "pool", "validate", "split"];
+const NON_RESTRICTING_KEYS: [&str; 9] = [
+    "suiteName",
+    "description",
+    "alwaysLoad",
+    "summaryMaxChars",
+    "timeouts",
+    "pool",
+    "validate",
+    "split",
+    "show",
+];
 
 fn suite(node: &Node<'_>) -> SuiteConfig {
     let Some(fields) = node.object() else {
@@ -297,6 +310,10 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
         redact,
         validate: fields.get("validate").and_then(|node| node.flag()),
         split: permissions::split(&fields, &strangers),
+        show: fields
+            .get("show")
+            .and_then(|node| node.word(&Show::ALL.map(|show| (show.as_str(), show))))
+            .unwrap_or_default(),
         confirm,
         unusable_reason: hides.then(|| misplaced_reason(&node.location())),
     }
@@ -377,13 +394,30 @@ fn http(node: &Node<'_>, base: Http) -> Http {
         })
     });
     let open_discovery = fields.get("openDiscovery").and_then(|node| node.flag());
-    let allowed_origins = fields.get("allowedOrigins").and_then(|node| node.texts());
+    let allowed_origins = fields.get("allowedOrigins").and_then(|node| origins(&node));
     let base = if node.problem_count() > before { closed() } else { base };
     Http {
         listen: listen.unwrap_or(base.listen),
         open_discovery: open_discovery.unwrap_or(base.open_discovery),
         allowed_origins: allowed_origins.unwrap_or(base.allowed_origins),
     }
+}
+
+/// Origins as browsers send them.
+fn origins(node: &Node<'_>) -> Option<Vec<String>> {
+    let is_origin = |text: &str| {
+        text.split_once("://").is_some_and(|(scheme, host)| {
+            let in_scheme = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+.-".contains(c);
+            scheme.starts_with(|c: char| c.is_ascii_lowercase())
+                && scheme.chars().all(in_scheme)
+                && !host.is_empty()
+                && !host.contains(['/', '?', '#', '@', ' '])
+        })
+    };
+    let origins = node.texts()?;
+    let Some(wrong) = origins.iter().find(|text| !is_origin(text)) else { return Some(origins) };
+    node.complain(format!("`{wrong}` is not an origin such as `http://localhost:3000`"));
+    None
 }
 
 /// The problem with a `listen` address, if there is one.

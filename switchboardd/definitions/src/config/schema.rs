@@ -1,4 +1,4 @@
-//! Tests that keep `switchboard.config.schema.json`, the accepted keys, the defaults and the README in
+//! Tests that keep `switchboard.config.schema.json`, the accepted keys, the defaults and the configuration page in
 //! agreement.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{Config, ConfigOwner, Mode, Strategy};
 use crate::document::Document;
 
 const SCHEMA: &str = include_str!("../../../../switchboard.config.schema.json");
-const README: &str = include_str!("../../../../README.md");
+const PAGE: &str = include_str!("../../../../docs/configuration.md");
 
 fn schema() -> Value {
     serde_json::from_str(SCHEMA).unwrap()
@@ -136,8 +136,43 @@ fn the_schemas_bounds_are_the_readers() {
     }
 }
 
+/// Documents that a schema validator and the reader once judged differently. What JSON Schema cannot express stays
+/// different: invalid globs, two suites of one name, `warm` above `max`.
 #[test]
-fn the_readme_explains_every_key() {
+fn the_reader_judges_like_the_schema() {
+    let client = |rest: &str| format!(r#"{{"oauth":{{"clients":{{"a":{{"clientSecret":"s"{rest}}}}}}}}}"#);
+    let globs = format!(r#"{{"discoverGlobs":[{}"a"]}}"#, r#""a","#.repeat(64));
+    let documents = [
+        (r#"{"$schema":5}"#, false),
+        (r#"{"$schema":"x"}"#, true),
+        (r#"{"timeouts":{"rpcMs":60000.0}}"#, true),
+        (r#"{"timeouts":{"rpcMs":60000.5}}"#, false),
+        (r#"{"timeouts":{"rpcMs":0.0}}"#, false),
+        (r#"{"discoverGlobs":["/x"]}"#, false),
+        (r#"{"discoverGlobs":["../x"]}"#, false),
+        (r#"{"discoverGlobs":["a/..b/x"]}"#, true),
+        (&globs, false),
+        (r#"{"http":{"listen":"localhost:7420"}}"#, false),
+        (r#"{"http":{"listen":"10.0.0.1:1"}}"#, false),
+        (r#"{"http":{"listen":"[::1]:7420"}}"#, true),
+        (r#"{"http":{"listen":"off"}}"#, true),
+        (r#"{"http":{"allowedOrigins":["nonsense"]}}"#, false),
+        (r#"{"http":{"allowedOrigins":["http://localhost:3000/"]}}"#, false),
+        (r#"{"http":{"allowedOrigins":["http://localhost:3000"]}}"#, true),
+        (r#"{"trust":{"roots":["rel"]}}"#, false),
+        (r#"{"oauth":{"clientIdUrl":"http://example.com/c"}}"#, false),
+        (&client(""), false),
+        (&client(r#","clientId":"i","issuer":"https://example.com""#), true),
+    ];
+    for (text, accepted) in documents {
+        let document = Document::from_text(Path::new("c.json"), text);
+        let read = Config::parse(&document, Path::new("/"), ConfigOwner::Personal);
+        assert_eq!(read.is_ok(), accepted, "{text}: {read:?}");
+    }
+}
+
+#[test]
+fn the_configuration_page_explains_every_key() {
     for key in [
         &ROOT[..],
         &SUITE,
@@ -155,6 +190,6 @@ fn the_readme_explains_every_key() {
     ]
     .concat()
     {
-        assert!(README.contains(&format!("`{key}`")), "`{key}` is missing in the README");
+        assert!(PAGE.contains(&format!("`{key}`")), "`{key}` is missing in docs/configuration.md");
     }
 }

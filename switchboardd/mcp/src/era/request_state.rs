@@ -10,8 +10,9 @@ use switchboard_wire::secret;
 pub enum StateTarget {
     /// A suspended call, by its name.
     SuspendedCall(String),
-    /// The child that asked, by its process id, with the state that it gave.
-    Child { pid: u32, state: Option<String> },
+    /// The child that asked, by its process id, with the state that it gave. `number` tells states apart that are
+    /// otherwise equal.
+    Child { pid: u32, number: u64, state: Option<String> },
 }
 
 /// The request that a state was issued for.
@@ -48,8 +49,10 @@ impl StateSigner {
     pub fn issue(&self, target: &StateTarget, binding: StateBinding<'_>, until: u64) -> String {
         let (kind, inner) = match target {
             StateTarget::SuspendedCall(name) => (format!("p{name}"), ""),
-            StateTarget::Child { pid, state: Some(state) } => (format!("c{pid}"), state.as_str()),
-            StateTarget::Child { pid, state: None } => (format!("n{pid}"), ""),
+            StateTarget::Child { pid, number, state: Some(state) } => {
+                (format!("c{pid}-{number}"), state.as_str())
+            }
+            StateTarget::Child { pid, number, state: None } => (format!("n{pid}-{number}"), ""),
         };
         let mac = self.sign(&kind, inner, binding, until);
         format!("{}.{until}.{kind}.{mac}.{inner}", self.run_id)
@@ -71,13 +74,17 @@ impl StateSigner {
         if until < now {
             return Err(BadState::Expired);
         }
-        let pid = |text: &str| text.parse().map_err(|_| BadState::NotOurs);
-        match kind.split_at_checked(1) {
-            Some(("p", name)) => Ok(StateTarget::SuspendedCall(name.to_owned())),
-            Some(("c", of)) => Ok(StateTarget::Child { pid: pid(of)?, state: Some(inner.to_owned()) }),
-            Some(("n", of)) => Ok(StateTarget::Child { pid: pid(of)?, state: None }),
-            _ => Err(BadState::NotOurs),
-        }
+        let child = |text: &str, state: Option<String>| {
+            let (pid, number) = text.split_once('-')?;
+            Some(StateTarget::Child { pid: pid.parse().ok()?, number: number.parse().ok()?, state })
+        };
+        let target = match kind.split_at_checked(1) {
+            Some(("p", name)) => Some(StateTarget::SuspendedCall(name.to_owned())),
+            Some(("c", of)) => child(of, Some(inner.to_owned())),
+            Some(("n", of)) => child(of, None),
+            _ => None,
+        };
+        target.ok_or(BadState::NotOurs)
     }
 
     fn sign(&self, kind: &str, inner: &str, binding: StateBinding<'_>, until: u64) -> String {
@@ -105,8 +112,8 @@ mod tests {
         let signer = StateSigner::new("0a1b2c3d");
         for target in [
             StateTarget::SuspendedCall("abc".into()),
-            StateTarget::Child { pid: 7, state: Some("a.b.c \"…\" .".into()) },
-            StateTarget::Child { pid: 7, state: None },
+            StateTarget::Child { pid: 7, number: 3, state: Some("a.b.c \"…\" .".into()) },
+            StateTarget::Child { pid: 7, number: u64::MAX, state: None },
         ] {
             assert_eq!(signer.verify(&signer.issue(&target, BINDING, 10), BINDING, 10), Ok(target));
         }
@@ -115,7 +122,7 @@ mod tests {
     #[test]
     fn any_other_state_is_rejected() {
         let signer = StateSigner::new("0a1b2c3d");
-        let target = StateTarget::Child { pid: 7, state: Some("inner".into()) };
+        let target = StateTarget::Child { pid: 7, number: 1, state: Some("inner".into()) };
         let state = signer.issue(&target, BINDING, 10);
         assert_eq!(signer.verify(&state, BINDING, 11), Err(BadState::Expired));
         for other in [

@@ -17,7 +17,7 @@ const LINES: usize = 20;
 
 pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {
     let suite = &catalog.suites[*at];
-    let mut body = suite_json(suite, Access::Full);
+    let mut body = suite_json(catalog, suite, Access::Full);
     let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     body["timeouts"] = json!({
         "childSpawnMs": millis(suite.limits.spawn),

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use switchboard_definitions::config::Show;
 use switchboard_definitions::definition::Launch;
 use switchboard_definitions::trust::view::{mentioned, shown_url};
 
+use crate::catalog::Catalog;
 use crate::catalog::layer::Layer;
 use crate::catalog::workspace::Workspace;
 use crate::child::value_resolver::NotLaunchable;
@@ -23,7 +25,7 @@ const MAX_SHOWN_COMMAND: usize = 600;
 pub(super) fn workspace_state(
     daemon: &Daemon,
     workspace: &Arc<Workspace>,
-    measured: impl Fn(&Suite) -> Value,
+    measured: impl Fn(&Catalog, &Suite) -> Value,
 ) -> Value {
     let catalog = workspace.catalog();
     let Some(own) = &catalog.own else { return Value::Null };
@@ -39,13 +41,13 @@ pub(super) fn workspace_state(
         "root": workspace.root,
         "sessions": daemon.sessions.all().iter().filter(here).count(),
         "generation": catalog.generation,
-        "suites": suites.map(measured).collect::<Vec<_>>(),
+        "suites": suites.map(|suite| measured(&catalog, suite)).collect::<Vec<_>>(),
         "denied": denied(own),
         "problems": own_problems.map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
-pub(in crate::http) fn suite_json(suite: &Suite, access: Access) -> Value {
+pub(in crate::http) fn suite_json(catalog: &Catalog, suite: &Suite, access: Access) -> Value {
     let state = match suite.pool.as_ref().map(|pool| pool.status()) {
         None if suite.is_held() => "held",
         None | Some(PoolStatus::Misconfigured) => "misconfigured",
@@ -72,6 +74,11 @@ pub(in crate::http) fn suite_json(suite: &Suite, access: Access) -> Value {
     }
     body["description"] = json!(suite.description(&suite.facts()));
     body["subtools"] = json!(subtools(suite));
+    if suite.settings.show != Show::Suite {
+        let (form, why_suite) = catalog.shown_form(suite);
+        let setting = suite.settings.show.as_str();
+        body["show"] = json!({ "setting": setting, "as": form.as_str(), "whySuite": why_suite });
+    }
     if let Some(baseline) = &suite.baseline
         && let Some(drift) = baseline.drift().filter(|drift| !drift.is_none())
     {

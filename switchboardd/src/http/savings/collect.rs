@@ -13,7 +13,7 @@ use crate::savings::snapshot::{
 };
 use crate::session::Session;
 use crate::state::Daemon;
-use crate::suite::Suite;
+use crate::suite::{ShownForm, Suite};
 use switchboard_guard::process_tree::{memory_of, memory_of_copy, proportional};
 
 /// Maps the file and name of a suite's definition to the index of its row.
@@ -59,7 +59,8 @@ fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog,
         let which = (suite.definition.file.clone(), suite.definition.name.clone());
         // The user's own suites are in every view, but are counted once.
         let place = *places.entry(which).or_insert_with(|| {
-            let row = suite_row(all, root.clone(), suite, &catalog.listed_entries(at));
+            let is_suite = catalog.shown_form(suite).0 == ShownForm::Suite;
+            let row = suite_row(all, root.clone(), (suite, is_suite), &catalog.listed_entries(at));
             all.suites.push(row);
             all.suites.len() - 1
         });
@@ -72,7 +73,7 @@ fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog,
 fn suite_row(
     all: &mut SavingsSnapshot,
     workspace: Option<PathBuf>,
-    suite: &Suite,
+    (suite, is_suite): (&Suite, bool),
     entries: &[String],
 ) -> SuiteRow {
     let manifest = suite.manifest();
@@ -102,6 +103,7 @@ fn suite_row(
         workspace,
         known,
         shown: all.definitions(entries),
+        is_suite,
         pool_usage: suite.pool.as_ref().map(|pool| pool_usage(pool)),
     }
 }

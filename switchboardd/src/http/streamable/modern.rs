@@ -114,18 +114,25 @@ fn status_of(answer: &[u8]) -> StatusCode {
     }
 }
 
-/// Checks the headers that the called tool's schema requires, if the tool is known. Suites require none.
+/// Checks the headers that the called tool's schema requires, if the tool is known. A suite requires none.
 fn check_arguments(
     face: &Face,
     workspace: &Arc<Workspace>,
     given: &HeaderMap,
     params: Option<Raw<'_>>,
 ) -> Result<(), String> {
-    let Face::Child(child) = face else { return Ok(()) };
     let params = params.and_then(Members::of).unwrap_or_default();
     let catalog = workspace.catalog();
-    let known = catalog.child(child).and_then(|suite| suite.tools_if_known());
-    let tool = known.as_ref().zip(params.text("name")).and_then(|(list, name)| list.find(&name));
+    let Some(name) = params.text("name") else { return Ok(()) };
+    let (suite, tool) = match face {
+        Face::Child(child) => (catalog.child(child), Some(name.into())),
+        Face::Aggregate => {
+            let called = catalog.tool(&name, None);
+            (called.as_ref().map(|called| called.suite), called.and_then(|called| called.own))
+        }
+    };
+    let known = suite.and_then(|suite| suite.tools_if_known());
+    let tool = known.as_ref().zip(tool).and_then(|(list, name)| list.find(&name));
     match tool.and_then(|tool| tool.input_schema.as_deref()) {
         Some(schema) => {
             headers::check_arguments(given, &headers::header_params(schema.into()), params.get("arguments"))

@@ -91,6 +91,27 @@ fn a_servers_own_words_say_what_it_is_for() {
     check(&json!("kid"), None, "Use this tool for kid.");
 }
 
+/// A server that says nothing of itself is described by what its tools have in common.
+#[test]
+fn words_that_most_tools_share_say_what_the_server_is_for() {
+    let text = |sentences: &[&str]| {
+        let tools: Vec<Value> = sentences
+            .iter()
+            .enumerate()
+            .map(|(at, says)| json!({"name": format!("t{at}"), "description": says}))
+            .collect();
+        suite().description(&facts(&json!({"name": "kid-server"}), None, &tools))
+    };
+    let graph = ["Reads the knowledge graph", "Adds to the Knowledge Graph.", "Clears it"];
+    assert!(text(&graph).starts_with("Use this tool for kid (knowledge graph). "), "{}", text(&graph));
+    let named = ["Opens a kidkid table", "Reads kids tables", "Drops kidkid tables", "Lists kidkid tables"];
+    assert!(text(&named).starts_with("Use this tool for kid. "), "{}", text(&named));
+    let named = ["Reads the Small Kids table", "Lists small kidss", "In a small kids"];
+    assert!(text(&named).starts_with("Use this tool for kid. "), "too short: {}", text(&named));
+    assert!(text(&graph[..2]).starts_with("Use this tool for kid. "), "too few tools");
+    assert!(text(&["Sends mail", "Reads mail", "", ""]).starts_with("Use this tool for kid. "));
+}
+
 #[test]
 fn the_users_words_win() {
     let said = facts(&json!({"name": "x", "description": "Its own."}), None, &named(&["echo"]));

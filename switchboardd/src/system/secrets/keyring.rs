@@ -62,7 +62,7 @@ async fn ask_process(
     request: &KeyringRequest,
     variables: &ChildEnvironment,
 ) -> Result<KeyringAnswer, KeyringError> {
-    let mut command = tokio::process::Command::from(COMMANDS.command());
+    let mut command = tokio::process::Command::from(COMMANDS.command().await.map_err(KeyringError::NotRun)?);
     command.arg(KEYRING).env_clear().envs(variables.iter());
     if let Some(folder) = runtime_folder(variables).await {
         command.env("XDG_RUNTIME_DIR", folder);

@@ -1,0 +1,54 @@
+# shellcheck shell=bash
+# For the scripts of this folder; sourced. What they need beyond Rust, by name and version, and what all of them share.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+target_dir=${CARGO_TARGET_DIR:-$root/target}
+
+programs=(switchboard switchboardd switchboard-ctl switchboard-guard)
+linux_targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu)
+# The oldest C library that the glibc builds run on: that of the Enterprise Linux 8 family and of Debian 10.
+glibc=2.28
+
+ziglang=ziglang==0.17.0
+cargo_zigbuild=cargo-zigbuild==0.24.0
+cargo_about="cargo-about@0.9.3"
+cargo_cyclonedx="cargo-cyclonedx@0.5.9"
+cargo_deny="cargo-deny@0.20.2"
+
+die() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+# The one place of the version.
+version() {
+    sed -n '/^\[workspace\.package\]/,/^\[/ s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml"
+}
+
+# The time that goes into archives: the last commit's, so that the same commit gives the same bytes.
+epoch() {
+    echo "${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || stat -c %Y "$root/CHANGELOG.md")}"
+}
+
+sha256() {
+    if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi
+}
+
+# python_tool PROGRAM PACKAGE…: makes PROGRAM from PyPI callable, in a folder of the build.
+python_tool() {
+    local program=$1
+    shift
+    export PATH="$target_dir/tools/python/bin:$PATH"
+    command -v "$program" >/dev/null && return
+    python3 -m venv "$target_dir/tools/python"
+    "$target_dir/tools/python/bin/pip" install --quiet "$@"
+}
+
+# cargo_tool PROGRAM NAME@VERSION [OPTION]…: makes a cargo command from the registry callable, in a folder of the build.
+cargo_tool() {
+    local program=$1
+    shift
+    export PATH="$target_dir/tools/bin:$PATH"
+    command -v "$program" >/dev/null && return
+    cargo install --quiet --locked --root "$target_dir/tools" --target-dir "$target_dir/tools/target" "$@"
+}
