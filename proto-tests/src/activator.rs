@@ -87,8 +87,18 @@ impl Manager {
         Self { socket: UnixDatagram::bind(path).unwrap() }
     }
 
+    /// At a value of `NOTIFY_SOCKET`: a path or, on Linux, an abstract name with its `@`.
+    pub fn named(name: &str) -> Self {
+        #[cfg(target_os = "linux")]
+        if name.starts_with('@') {
+            return Self::abstract_at(name);
+        }
+        Self::at(Path::new(name))
+    }
+
     /// On an abstract socket: `name` is the value of `NOTIFY_SOCKET`, with its `@`.
-    pub fn abstract_at(name: &str) -> Self {
+    #[cfg(target_os = "linux")]
+    fn abstract_at(name: &str) -> Self {
         let name = name.strip_prefix('@').unwrap();
         let address =
             <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)

@@ -6,8 +6,6 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use rustix::thread::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
 
 use super::drive::{Call, Wire};
@@ -244,10 +242,15 @@ fn with_descendants(pid: i32) -> Vec<i32> {
 }
 
 /// The CPU sets that processes are placed on.
+#[cfg(target_os = "linux")]
 pub struct CpuCores {
-    all: CpuSet,
-    one: CpuSet,
+    all: rustix::thread::CpuSet,
+    one: rustix::thread::CpuSet,
 }
+
+/// Other systems place processes as they like: their figures have no pinned runs.
+#[cfg(not(target_os = "linux"))]
+pub struct CpuCores;
 
 impl Default for CpuCores {
     fn default() -> Self {
@@ -255,9 +258,11 @@ impl Default for CpuCores {
     }
 }
 
+#[cfg(target_os = "linux")]
 impl CpuCores {
     pub fn new() -> Self {
-        let all = sched_getaffinity(None).unwrap();
+        use rustix::thread::CpuSet;
+        let all = rustix::thread::sched_getaffinity(None).unwrap();
         let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| all.is_set(*cpu)).unwrap();
         let mut one = CpuSet::new();
         one.set(last);
@@ -266,6 +271,7 @@ impl CpuCores {
 
     /// Pins these processes, and this thread, to one core, or lets them run on all.
     pub fn pin(&self, pinned: bool, pids: &[i32]) {
+        use rustix::thread::{Pid, sched_setaffinity};
         let set = if pinned { &self.one } else { &self.all };
         sched_setaffinity(None, set).unwrap();
         for pid in pids {
@@ -277,4 +283,13 @@ impl CpuCores {
             }
         }
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl CpuCores {
+    pub fn new() -> Self {
+        Self
+    }
+
+    pub fn pin(&self, _: bool, _: &[i32]) {}
 }

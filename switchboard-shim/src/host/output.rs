@@ -24,9 +24,9 @@ const MAX_BACKLOG: usize = 1024 * 1024;
 /// Messages longer than this are written on their own, so that their memory is freed right after.
 const MAX_COALESCED: usize = 64 * 1024;
 
-/// A descriptor that polls writable takes this many bytes without blocking: a pipe has a free page on Linux,
-/// and a unix socket has more than this free.
-const ATOMIC_WRITE: usize = 4096;
+/// A descriptor that polls writable takes this many bytes without blocking: a pipe has a free page on Linux and
+/// `PIPE_BUF` bytes on macOS, and a unix socket has more than this free.
+const ATOMIC_WRITE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
 /// How often to check whether the other half of a half-closed socket has closed too.
 const HALF_CLOSED_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -4,10 +4,13 @@
 //! runtime and reads no configuration.
 
 pub mod container;
+#[cfg(any(target_os = "macos", test))]
+pub mod descendants;
 pub mod kill_sequence;
 pub mod memory;
 pub mod order;
 pub mod process_tree;
+pub mod ps;
 
 /// Guard and daemon work together only if this is the same in both.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

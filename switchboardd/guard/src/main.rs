@@ -4,10 +4,20 @@
 //! socket to the daemon, which sends the order what to start. When the socket or the child ends, the guard
 //! sends TERM and then KILL to every descendant, including daemonised ones, until the kernel reports that
 //! none is left. It starts no runtime and reads no configuration, so that it stays tiny and cannot hang.
+//!
+//! macOS gives orphans to launchd. There the guard notes every descendant that it sees, looks again whenever one of
+//! them forks, and finds the others by session, process group and environment.
 
+#[cfg(target_os = "macos")]
+mod process_events;
+
+#[cfg(target_os = "macos")]
+use std::ffi::OsString;
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+#[cfg(target_os = "macos")]
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -21,13 +31,28 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use switchboard_guard::container::stop_container;
+#[cfg(target_os = "macos")]
+use switchboard_guard::descendants::Descendants;
 use switchboard_guard::kill_sequence::KillSequence;
+#[cfg(target_os = "macos")]
+use switchboard_guard::kill_sequence::real_now;
 use switchboard_guard::memory::{CoreLimitGuard, protect_memory};
 use switchboard_guard::order::GuardOrder;
+#[cfg(target_os = "macos")]
+use switchboard_guard::ps;
 use switchboard_guard::{VERSION, process_tree};
 
 /// How long an adopted process that has ended may stay a zombie at most.
 const ZOMBIE_CHECK: Duration = Duration::from_secs(30);
+
+/// How often processes are listed at most while the child forks.
+#[cfg(target_os = "macos")]
+const LIST_INTERVAL: Duration = Duration::from_millis(50);
+
+#[cfg(target_os = "linux")]
+const CLOSE_ON_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+#[cfg(not(target_os = "linux"))]
+const CLOSE_ON_EXEC: RecvFlags = RecvFlags::empty();
 
 /// How long descendants may take to end after TERM.
 const TERM_GRACE: Duration = Duration::from_millis(1000);
@@ -94,6 +119,11 @@ struct GuardedProcesses {
     child: u32,
     /// How the child ended, once it has.
     status: Option<ExitStatus>,
+    /// Those that were seen, and the value of the environment variable that marks them.
+    #[cfg(target_os = "macos")]
+    descendants: Descendants,
+    #[cfg(target_os = "macos")]
+    mark: Option<OsString>,
 }
 
 impl GuardedProcesses {
@@ -129,7 +159,15 @@ fn start(order: &GuardOrder, input: OwnedFd) -> std::io::Result<GuardedProcesses
     drop(cores);
     // It holds the child's stdin, which must close when the child closes it.
     drop(executed);
-    Ok(GuardedProcesses { child: spawned?.id(), status: None })
+    let child = spawned?.id();
+    Ok(GuardedProcesses {
+        child,
+        status: None,
+        #[cfg(target_os = "macos")]
+        descendants: Descendants::of(std::process::id(), child),
+        #[cfg(target_os = "macos")]
+        mark: std::env::var_os(ps::GUARD_VARIABLE),
+    })
 }
 
 /// The daemon's socket is our stdin; the child's stdin arrives with its first message.
@@ -138,11 +176,14 @@ fn take_control() -> Option<(UnixStream, OwnedFd)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(&control, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?;
+    recvmsg(&control, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, CLOSE_ON_EXEC).ok()?;
     let input = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     })?;
+    // For macOS. No other thread starts a process meanwhile.
+    #[cfg(not(target_os = "linux"))]
+    rustix::io::fcntl_setfd(&input, rustix::io::FdFlags::CLOEXEC).ok()?;
     Some((control, input))
 }
 
@@ -165,13 +206,52 @@ fn close_pipes() {
     let _ = rustix::stdio::dup2_stderr(&null);
 }
 
-/// Waits until the child ends (`true`) or the daemon closes the socket.
+/// Waits until the child ends (`true`), or until the daemon ends or closes the socket. Notes the descendants
+/// meanwhile.
+#[cfg(target_os = "macos")]
 fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
-    #[cfg(target_os = "linux")]
+    let daemon = std::os::unix::process::parent_id();
+    let mut events = process_events::ProcessEvents::new();
+    if let Some(events) = &mut events {
+        events.watch_end(daemon);
+        events.watch(std::iter::once(family.child));
+    }
+    // Something may have happened before the processes were watched.
+    let (mut looks, mut looked) = (true, None::<std::time::Instant>);
+    loop {
+        if family.reap() || family.status.is_some() {
+            return true;
+        }
+        // A process that the daemon started at the wrong moment may hold the socket open.
+        if std::os::unix::process::parent_id() != daemon {
+            return false;
+        }
+        if looks && looked.is_none_or(|looked| looked.elapsed() >= LIST_INTERVAL) {
+            family.descendants.update(&process_tree::all(), &[]);
+            (looks, looked) = (events.is_none(), Some(real_now()));
+            if let Some(events) = &mut events {
+                events.watch(family.descendants.processes().into_iter().map(|process| process.id));
+            }
+        }
+        let mut watched = vec![PollFd::new(&control, PollFlags::IN)];
+        if let Some(events) = &events {
+            watched.push(PollFd::new(events, PollFlags::IN));
+        }
+        let pause = if looks { LIST_INTERVAL } else { ZOMBIE_CHECK };
+        let pause = rustix::event::Timespec::try_from(pause).ok();
+        let _ = poll(&mut watched, pause.as_ref());
+        if !watched[0].revents().is_empty() && matches!(control.read(&mut [0; 16]), Ok(0) | Err(_)) {
+            return false;
+        }
+        looks |= events.as_mut().is_some_and(process_events::ProcessEvents::take);
+    }
+}
+
+/// Waits until the child ends (`true`) or the daemon closes the socket.
+#[cfg(not(target_os = "macos"))]
+fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
     let ended = Pid::from_raw(family.child.cast_signed())
         .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok());
-    #[cfg(not(target_os = "linux"))]
-    let ended: Option<OwnedFd> = None;
 
     loop {
         let none_left = family.reap();
@@ -193,14 +273,45 @@ fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
     }
 }
 
-/// Sends TERM, then KILL, to every descendant until none is left.
+/// Sends TERM, then KILL, to every descendant until none is left that can be found.
+#[cfg(target_os = "macos")]
 fn clear(family: &mut GuardedProcesses) {
     let me = std::process::id();
     let group = Pid::from_raw(family.child.cast_signed());
-    let own_group = process_tree::Process::look_up(me).map_or(me, |own| own.group);
     let mut clearing = KillSequence::with_grace(TERM_GRACE);
     signal_group(group, Signal::TERM);
-    while !family.reap() || other_system_has_group(group) {
+    loop {
+        if clearing.kills() {
+            signal_group(group, Signal::KILL);
+        }
+        let marked = match &family.mark {
+            Some(mark) => ps::ids_with_variable(ps::GUARD_VARIABLE, &[mark.as_bytes()]),
+            None => Vec::new(),
+        };
+        family.descendants.update(&process_tree::all(), &marked);
+        let left = family.descendants.processes();
+        let has_reaped = family.reap();
+        if has_reaped && left.is_empty() {
+            return;
+        }
+        std::thread::sleep(clearing.pass(&left, |group| group == me));
+    }
+}
+
+#[cfg(target_os = "macos")]
+fn signal_group(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        let _ = rustix::process::kill_process_group(group, signal);
+    }
+}
+
+/// Sends TERM, then KILL, to every descendant until none is left.
+#[cfg(not(target_os = "macos"))]
+fn clear(family: &mut GuardedProcesses) {
+    let me = std::process::id();
+    let own_group = process_tree::Process::look_up(me).map_or(me, |own| own.group);
+    let mut clearing = KillSequence::with_grace(TERM_GRACE);
+    while !family.reap() {
         if clearing.kills() {
             // Before any lookup: some processes live only for a moment and leave another one behind. The pid
             // of our child cannot be reused before we reap it.
@@ -208,25 +319,10 @@ fn clear(family: &mut GuardedProcesses) {
             for pid in ours.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())) {
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
-            signal_group(group, Signal::KILL);
         }
         let pause = clearing.pass(&process_tree::family_now(me), |group| group == own_group);
         std::thread::sleep(pause);
     }
-}
-
-/// Where descendants cannot be listed, only the process group can be signalled.
-fn signal_group(group: Option<Pid>, signal: Signal) {
-    if cfg!(not(target_os = "linux"))
-        && let Some(group) = group
-    {
-        let _ = rustix::process::kill_process_group(group, signal);
-    }
-}
-
-fn other_system_has_group(group: Option<Pid>) -> bool {
-    cfg!(not(target_os = "linux"))
-        && group.is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok())
 }
 
 fn report(mut control: &UnixStream, line: &str) {

@@ -1,4 +1,4 @@
-//! The process tree, read from `/proc`. Empty on systems without it.
+//! The process tree: on Linux from `/proc`, on macOS from `libproc` and `ps`.
 
 use std::fs;
 
@@ -28,7 +28,8 @@ impl Process {
         Some(Self { id, parent, start_time, group, session, zombie, stopped })
     }
 
-    /// Signals this process. On Linux, never another one that got its pid since.
+    /// Signals this process. On Linux, never another one that got its pid since; on macOS, one that got it in the
+    /// moment between the look and the signal.
     pub fn signal(&self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.id.cast_signed()) else { return };
         #[cfg(target_os = "linux")]
@@ -41,19 +42,25 @@ impl Process {
             }
         }
         #[cfg(not(target_os = "linux"))]
-        let _ = rustix::process::kill_process(pid, signal);
+        if Self::look_up(self.id).is_some_and(|now| now.start_time == self.start_time) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
     }
 }
 
 pub fn all() -> Vec<Process> {
     may_block();
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(Process::look_up)
-        .collect()
+    all_ids().into_iter().filter_map(Process::look_up).collect()
 }
+
+#[cfg(not(target_os = "macos"))]
+fn all_ids() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(target_os = "macos")]
+use crate::ps::all_ids;
 
 pub fn children_of(parent: u32) -> Vec<Process> {
     match child_ids_of(parent) {
@@ -83,7 +90,14 @@ pub fn child_ids_of_first_thread(parent: u32) -> Vec<u32> {
     list.split_whitespace().filter_map(|id| id.parse().ok()).collect()
 }
 
+/// All descendants, by one list of all processes.
+#[cfg(target_os = "macos")]
+pub fn family_now(root: u32) -> Vec<Process> {
+    family_of(root, &all())
+}
+
 /// All descendants, by the kernel's lists of children: fast, but may miss processes that move meanwhile.
+#[cfg(not(target_os = "macos"))]
 pub fn family_now(root: u32) -> Vec<Process> {
     let mut found = children_of(root);
     let mut next = 0;
@@ -116,12 +130,13 @@ fn family_of(root: u32, everyone: &[Process]) -> Vec<Process> {
     found
 }
 
-/// Memory of a process and all its descendants in bytes. Shared pages are counted proportionally (PSS).
+/// Memory of a process and all its descendants in bytes. Shared pages are counted proportionally (PSS), on macOS
+/// in full.
 pub fn memory_of(root: u32) -> u64 {
     memory_of_each(&[root]).first().map_or(0, |(_, bytes)| *bytes)
 }
 
-/// Like [`memory_of`] for several processes, with one scan of `/proc`.
+/// Like [`memory_of`] for several processes, with one scan of all processes.
 pub fn memory_of_each(roots: &[u32]) -> Vec<(u32, u64)> {
     if roots.is_empty() {
         return Vec::new();
@@ -136,6 +151,13 @@ pub fn memory_of_each(roots: &[u32]) -> Vec<(u32, u64)> {
 }
 
 /// Resident memory of this process in bytes; `None` if the system does not report it.
+#[cfg(target_os = "macos")]
+pub fn own_memory() -> Option<u64> {
+    resident(std::process::id())
+}
+
+/// Resident memory of this process in bytes; `None` if the system does not report it.
+#[cfg(not(target_os = "macos"))]
 pub fn own_memory() -> Option<u64> {
     may_block();
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -151,21 +173,53 @@ pub fn memory_of_copy(root: u32) -> u64 {
     std::iter::once(root).chain(family.iter().map(|process| process.id)).filter_map(private).sum()
 }
 
+/// macOS tells nothing of private pages without `unsafe`: what is resident is more.
+#[cfg(target_os = "macos")]
+fn private(pid: u32) -> Option<u64> {
+    resident(pid)
+}
+
+#[cfg(target_os = "macos")]
+pub fn proportional(pid: u32) -> Option<u64> {
+    resident(pid)
+}
+
+/// What the process has in memory, shared pages included.
+#[cfg(target_os = "macos")]
+fn resident(pid: u32) -> Option<u64> {
+    task_info(pid).map(|info| info.pti_resident_size)
+}
+
+#[cfg(target_os = "macos")]
+pub fn virtual_memory(pid: u32) -> Option<u64> {
+    task_info(pid).map(|info| info.pti_virtual_size)
+}
+
+#[cfg(target_os = "macos")]
+fn task_info(pid: u32) -> Option<proc_pidinfo::ProcTaskInfo> {
+    may_block();
+    proc_pidinfo::proc_pidinfo(proc_pidinfo::Pid(pid)).ok().flatten()
+}
+
+#[cfg(not(target_os = "macos"))]
 fn private(pid: u32) -> Option<u64> {
     of_rollup(pid, "Private_Dirty:").or_else(|| in_file(pid, "status", "RssAnon:"))
 }
 
 /// Memory of one process, including its share of shared pages. Of a process that is not readable, as our
 /// guards, only its anonymous memory is known.
+#[cfg(not(target_os = "macos"))]
 pub fn proportional(pid: u32) -> Option<u64> {
     of_rollup(pid, "Pss:").or_else(|| in_file(pid, "status", "RssAnon:"))
 }
 
+#[cfg(not(target_os = "macos"))]
 fn of_rollup(pid: u32, what: &str) -> Option<u64> {
     in_file(pid, "smaps_rollup", what)
 }
 
 /// The value of a line in a file below `/proc/<pid>`, in bytes.
+#[cfg(not(target_os = "macos"))]
 fn in_file(pid: u32, file: &str, what: &str) -> Option<u64> {
     may_block();
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
@@ -173,7 +227,7 @@ fn in_file(pid: u32, file: &str, what: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

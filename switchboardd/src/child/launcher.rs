@@ -21,6 +21,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::memory_pipe::{PipeReader, PipeWriter, memory_pipe};
+use super::orphans::GuardedFamily;
 use super::outbox::Outbox;
 use super::spawn::{ChildExit, Guard, SpawnedChild, spawn};
 use super::{ChildError, StartDeps};
@@ -232,6 +233,14 @@ impl ProgramProcess {
         match self {
             Self::Guarded(guard) => guard.exit().await,
             Self::InMemory(process) => process.exit().await,
+        }
+    }
+
+    /// What the processes of a guarded program are known by.
+    pub(super) fn family(&self) -> Option<GuardedFamily> {
+        match self {
+            Self::Guarded(guard) => Some(guard.family()),
+            Self::InMemory(_) => None,
         }
     }
 

@@ -85,9 +85,10 @@ async fn run(
     // Has no effect if `give_up` has already set the reason.
     child.lifecycle.set_reason(ending);
     child.end();
+    let family = process.family();
     if !process.clear().await {
         // The guard ended without a report, so the daemon kills the processes that it guarded.
-        let _ = try_run_blocking(orphans::kill_orphans).await;
+        let _ = try_run_blocking(|| orphans::kill_orphans(family)).await;
     }
     let _ = writer.await;
     drop(end_guard);

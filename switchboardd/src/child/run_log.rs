@@ -6,9 +6,10 @@
 //! has a file with its id.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +21,8 @@ use switchboard_wire::runtime_paths::private_folder;
 
 use switchboard_guard::container::stop_container;
 use switchboard_guard::kill_sequence::{KillSequence, real_now};
-use switchboard_guard::process_tree::{Process, all, family_now};
+use switchboard_guard::process_tree::{Process, family_now};
+use switchboard_guard::ps::GUARD_VARIABLE;
 
 /// The environment variable that marks a child and its descendants.
 pub(super) const RUN_VARIABLE: &str = "SWITCHBOARD_RUN";
@@ -75,6 +77,12 @@ impl GuardNote {
         &self.file
     }
 
+    /// The environment variable that marks the processes of this guard, where it cannot adopt them.
+    pub(super) fn mark(&self) -> Option<(&'static str, OsString)> {
+        let name = self.file.file_name().filter(|_| cfg!(target_os = "macos"))?;
+        Some((GUARD_VARIABLE, name.to_owned()))
+    }
+
     /// Adds a process to the note.
     pub(super) fn add(&self, role: Role, id: u32) {
         // Without its start time the process cannot be identified later, but the other line still counts.
@@ -99,7 +107,8 @@ impl Drop for GuardNote {
     }
 }
 
-/// Identifies the boot: pids and start times begin again with each.
+/// Identifies the boot: pids and start times begin again with each. On macOS a start time is a time of the clock,
+/// and needs no boot.
 fn boot() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     if id.trim().is_empty() { "-".to_owned() } else { id.trim().to_owned() }
@@ -310,8 +319,22 @@ fn parse_note_line(line: &str, boot: &str) -> Option<(Role, Process)> {
     (when == boot && !process.zombie).then_some((role, process))
 }
 
+/// Processes that carry the mark of one of these runs, if macOS shows their environment: it does not for programs
+/// of its own.
+#[cfg(target_os = "macos")]
+fn processes_with_marks(marks: &[String]) -> Vec<Process> {
+    let me = std::process::id();
+    let ids = switchboard_guard::ps::ids_with_variable(RUN_VARIABLE, marks);
+    let processes = ids.into_iter().filter(|id| *id != me).filter_map(Process::look_up);
+    processes.filter(|process| !process.zombie).collect()
+}
+
 /// Processes that carry the mark of one of these runs.
-fn processes_with_marks(marks: &[impl AsRef<str>]) -> Vec<Process> {
+#[cfg(not(target_os = "macos"))]
+fn processes_with_marks(marks: &[String]) -> Vec<Process> {
+    use std::os::unix::fs::MetadataExt;
+
+    use switchboard_guard::process_tree::all;
     let uid = rustix::process::geteuid().as_raw();
     let me = std::process::id();
     let carries = |process: &Process| {
@@ -321,7 +344,7 @@ fn processes_with_marks(marks: &[impl AsRef<str>]) -> Vec<Process> {
             environ.split(|byte| *byte == 0).any(|entry| {
                 let entry =
                     entry.strip_prefix(RUN_VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-                entry.is_some_and(|mark| marks.iter().any(|known| known.as_ref().as_bytes() == mark))
+                entry.is_some_and(|mark| marks.iter().any(|known| known.as_bytes() == mark))
             })
         })
     };
@@ -333,7 +356,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn a_note_identifies_one_process_of_one_boot() {
         let folder = tempfile::tempdir().unwrap();
         let (run_log, _) = RunLog::open(folder.path().join("ledger"));
@@ -352,7 +374,6 @@ mod tests {
 
     /// As with `hidepid`, or after a failed read of `/proc`.
     #[test]
-    #[cfg(target_os = "linux")]
     fn a_child_is_not_mistaken_for_its_invisible_guard() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ledger");

@@ -5,14 +5,12 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
-    socketpair,
-};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use switchboard_definitions::definition::ResolvedCommand;
 use switchboard_definitions::files::state::check_child_folder;
@@ -25,6 +23,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep};
 
+use super::orphans::GuardedFamily;
 use super::run_log::{GuardNote, RUN_VARIABLE, Role, RunLog};
 use super::runner::{self, Runners};
 use super::{ChildError, StartDeps};
@@ -57,6 +56,8 @@ pub(super) struct SpawnedChild {
 pub(super) struct Guard {
     process: tokio::process::Child,
     reports: Lines<BufReader<UnixStream>>,
+    /// The pid of the child; 0 before it has started.
+    child: u32,
     /// How the child ended, once the guard has reported it.
     seen: Option<ChildExit>,
     /// The run log's note of the child's container.
@@ -119,11 +120,9 @@ pub(super) async fn spawn(
     let Some(told) = order.encode() else {
         return Err(ChildError::Spawn { why: "its arguments hold a zero byte".to_owned() });
     };
-    let (stdin, child_stdin) = pipe::pipe().map_err(failed)?;
-    let (child_stdout, stdout) = pipe::pipe().map_err(failed)?;
-    let (child_stderr, stderr) = pipe::pipe().map_err(failed)?;
-    let (control, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(|error| failed(error.into()))?;
+    let ChildPipes { stdin: (stdin, child_stdin), stdout: (child_stdout, stdout), stderr, control } =
+        ChildPipes::open().map_err(failed)?;
+    let ((child_stderr, stderr), (control, theirs)) = (stderr, control);
     pass_input(&control, &child_stdin.into_blocking_fd().map_err(failed)?).map_err(failed)?;
 
     let mut command = programs::GUARD.command().await.map_err(|why| ChildError::Spawn { why })?;
@@ -133,8 +132,9 @@ pub(super) async fn spawn(
         .envs(variables.iter())
         .envs(filled.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))))
         .env(RUN_VARIABLE, run_log.mark())
+        .envs(note.as_ref().and_then(GuardNote::mark))
         .current_dir(runner.as_ref().map_or(filled.working_dir(), |runner| &runner.cwd))
-        .stdin(Stdio::from(theirs))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::from(child_stdout.into_blocking_fd().map_err(failed)?))
         .stderr(Stdio::from(child_stderr.into_blocking_fd().map_err(failed)?));
     for (name, _) in filled.env.iter().filter(|(_, value)| value.is_none()) {
@@ -146,15 +146,38 @@ pub(super) async fn spawn(
     // Noted before the guard starts the child.
     let note = add_to_note(note, Role::Guard, process.id()).await;
 
-    let control = std::os::unix::net::UnixStream::from(control);
     control.set_nonblocking(true).map_err(failed)?;
     let reports = BufReader::new(UnixStream::from_std(control).map_err(failed)?).lines();
-    let mut guard = Guard { process, reports, seen: None, container: order.container, _ours: ours, note };
+    let mut guard =
+        Guard { process, reports, child: 0, seen: None, container: order.container, _ours: ours, note };
     // If the write fails, `started` returns an error.
     let _ = guard.reports.get_mut().get_mut().write_all(&told).await;
     let pid = guard.started(&filled.shown(&program)).await?;
     guard.note = add_to_note(guard.note.take(), Role::Child, Some(pid)).await;
+    guard.child = pid;
     Ok(SpawnedChild { pid, stdin, stdout, stderr, guard })
+}
+
+/// The descriptors of a start: both ends of each.
+struct ChildPipes {
+    stdin: (pipe::Sender, pipe::Receiver),
+    stdout: (pipe::Sender, pipe::Receiver),
+    stderr: (pipe::Sender, pipe::Receiver),
+    control: (StdUnixStream, StdUnixStream),
+}
+
+impl ChildPipes {
+    fn open() -> std::io::Result<Self> {
+        // macOS marks a descriptor as close-on-exec after it has made it: a process that starts between the two
+        // would keep it open.
+        let _no_start = processes::lock();
+        Ok(Self {
+            stdin: pipe::pipe()?,
+            stdout: pipe::pipe()?,
+            stderr: pipe::pipe()?,
+            control: StdUnixStream::pair()?,
+        })
+    }
 }
 
 /// What is prepared on disk before a start.
@@ -260,7 +283,7 @@ fn container(program: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> Opti
 }
 
 /// Sends the child's end of its stdin to the guard, as the first message on its socket.
-fn pass_input(control: &OwnedFd, input: &OwnedFd) -> std::io::Result<()> {
+fn pass_input(control: &StdUnixStream, input: &OwnedFd) -> std::io::Result<()> {
     let descriptors = [input.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -304,6 +327,12 @@ fn is_executable(file: &Path) -> bool {
 impl Guard {
     pub(super) fn pid(&self) -> u32 {
         self.process.id().unwrap_or(0)
+    }
+
+    /// What its processes are known by.
+    pub(super) fn family(&self) -> GuardedFamily {
+        let mark = self.note.as_ref().and_then(GuardNote::mark).map(|(_, mark)| mark);
+        GuardedFamily { guard: self.pid(), child: self.child, mark }
     }
 
     async fn started(&mut self, program: &str) -> Result<u32, ChildError> {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use listenfd::ListenFd;
-use rustix::net::sockopt::socket_acceptconn;
 use switchboard_wire::event_loop::may_block;
 use switchboard_wire::peer;
 use switchboard_wire::runtime_paths::RuntimePaths;
@@ -198,9 +197,8 @@ fn passed_sockets() -> Result<BoundSockets, Fatal> {
             let fd = at + FIRST_PASSED_FD;
             Fatal::Listen(format!("descriptor {fd}, which was handed over, cannot be served on: {why}"))
         };
-        let listens = |fd: &dyn AsFd| socket_acceptconn(fd.as_fd()).unwrap_or(true);
         if let Ok(Some(socket)) = handed.take_unix_listener(at) {
-            if !listens(&socket) {
+            if is_connection(socket.as_fd()) {
                 return Err(wrong("it is a connection; the socket unit needs `Accept=no`"));
             }
             bound.sockets.push(socket);
@@ -209,7 +207,7 @@ fn passed_sockets() -> Result<BoundSockets, Fatal> {
             if let Some(problem) = switchboard_definitions::config::listen_problem(&address.to_string()) {
                 return Err(wrong(&problem));
             }
-            if !listens(&tcp) {
+            if is_connection(tcp.as_fd()) {
                 return Err(wrong("it is a connection; the socket unit needs `Accept=no`"));
             }
             let by_config = names.split(':').nth(at) == Some(BY_CONFIG);
@@ -219,6 +217,23 @@ fn passed_sockets() -> Result<BoundSockets, Fatal> {
         }
     }
     Ok(bound)
+}
+
+/// Whether a socket is a connection, and listens to nobody.
+#[cfg(target_os = "linux")]
+fn is_connection(socket: BorrowedFd<'_>) -> bool {
+    rustix::net::sockopt::socket_acceptconn(socket).is_ok_and(|listens| !listens)
+}
+
+/// macOS does not say whether a socket listens. Only a connection has a peer.
+#[cfg(not(target_os = "linux"))]
+fn is_connection(socket: BorrowedFd<'_>) -> bool {
+    has_peer(socket)
+}
+
+#[cfg(any(not(target_os = "linux"), test))]
+fn has_peer(socket: BorrowedFd<'_>) -> bool {
+    rustix::net::getpeername(socket).is_ok()
 }
 
 /// The socket under `Sockets` in our property list.
@@ -318,6 +333,20 @@ mod tests {
         drop(taken);
         let kept = first.with_tcp(ListenWish { listen: &listen, is_any_port: true }).unwrap();
         assert_eq!(kept.address().unwrap().port(), port);
+    }
+
+    #[test]
+    fn a_connection_is_told_from_a_listening_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let (listener, tcp) =
+            (StdListener::bind(&path).unwrap(), StdTcpListener::bind("127.0.0.1:0").unwrap());
+        let connected = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let by_tcp = std::net::TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
+        for judge in [is_connection, has_peer] {
+            assert!(!judge(listener.as_fd()) && !judge(tcp.as_fd()));
+            assert!(judge(connected.as_fd()) && judge(by_tcp.as_fd()));
+        }
     }
 
     #[test]

@@ -62,7 +62,10 @@ impl Pool {
     /// is idle or retiring.
     pub(super) async fn supervise(self: Arc<Self>, member: Arc<Member>, limits: Limits) {
         if self.lock().retired {
-            tokio::time::sleep(LATE_LEASE_GRACE).await;
+            tokio::select! {
+                () = tokio::time::sleep(LATE_LEASE_GRACE) => {}
+                () = member.wait_ended() => {}
+            }
             self.renew();
         }
         self.keep_manifest(&member, limits).await;

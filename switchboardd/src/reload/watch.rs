@@ -286,8 +286,14 @@ fn is_networked(folder: &Path) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_networked(_: &Path) -> bool {
-    false
+fn is_networked(folder: &Path) -> bool {
+    rustix::fs::statfs(folder).is_ok_and(|system| !is_local(system.f_flags))
+}
+
+/// Whether a file system is on this machine, by the `f_flags` of macOS: `MNT_LOCAL`.
+#[cfg(any(not(target_os = "linux"), test))]
+fn is_local(flags: u32) -> bool {
+    flags & 0x1000 != 0
 }
 
 #[cfg(test)]
@@ -300,6 +306,12 @@ mod tests {
 
     async fn quiet(changed: &Notify) -> bool {
         tokio::time::timeout(Duration::from_millis(150), changed.notified()).await.is_err()
+    }
+
+    #[test]
+    fn a_file_system_of_another_machine_is_told_by_its_flags() {
+        // The system's disk: MNT_JOURNALED | MNT_DOVOLFS | MNT_ROOTFS | MNT_LOCAL; and a share: MNT_NOSUID.
+        assert!(is_local(0x0080_d000) && !is_local(0x0000_0008));
     }
 
     #[tokio::test]

@@ -43,8 +43,16 @@ const SHELL_VARIABLES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 /// Encloses the environment in the shell's output, since rc files may print other text.
 const OUTPUT_MARKER: &str = "__switchboard_environment__";
 
+/// Prints every variable with a zero byte after it. `env` of macOS 12 cannot; there, values of several lines are cut.
+const PRINT_VARIABLES: &str =
+    if cfg!(target_os = "macos") { r"env -0 || env | tr '\n' '\0'" } else { "env -0" };
+
 /// The `PATH` for when no login shell answers.
-const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+const USUAL_PATH: &str = if cfg!(target_os = "macos") {
+    "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+} else {
+    "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+};
 
 /// An environment for children: allowed names only, and no relative entry in `PATH`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -343,7 +351,7 @@ fn between_marks(said: &[u8]) -> Option<String> {
 pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(shell) = args.next() else { return ExitCode::from(2) };
     let _ = rustix::process::setsid();
-    let script = format!("printf '%s' {OUTPUT_MARKER}; env -0; printf '%s' {OUTPUT_MARKER}");
+    let script = format!("printf '%s' {OUTPUT_MARKER}; {PRINT_VARIABLES}; printf '%s' {OUTPUT_MARKER}");
     let spawned = std::process::Command::new(shell)
         .args(["-l", "-i", "-c", &script])
         .stdin(Stdio::null())
@@ -371,7 +379,16 @@ fn wait_stdin_closed() -> bool {
     matches!(poll(&mut fds, Some(&moment)), Ok(1))
 }
 
+/// The login shell of the user. macOS has its users in no file.
+#[cfg(target_os = "macos")]
+fn passwd_shell() -> Option<String> {
+    may_block();
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten()?;
+    user.shell.to_str().filter(|shell| shell.starts_with('/')).map(ToOwned::to_owned)
+}
+
 /// The login shell in `/etc/passwd`; other user databases are not consulted.
+#[cfg(not(target_os = "macos"))]
 fn passwd_shell() -> Option<String> {
     may_block();
     let uid = rustix::process::getuid().as_raw().to_string();

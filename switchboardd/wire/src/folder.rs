@@ -102,22 +102,36 @@ impl FolderProblem {
     }
 }
 
+/// The group `admin` of macOS, whose members can become root. Homebrew lets it write its folders.
+const ADMINS: Option<u32> = if cfg!(target_os = "macos") { Some(80) } else { None };
+
 /// Checks that nobody but its owner, who is us or root, can write it; else why not. The user's own group,
-/// which has no other members, counts as us.
+/// which has no other members, counts as us, and a group of administrators as root.
 pub fn is_ours_alone(meta: &Metadata) -> Result<(), String> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    if meta.uid() != uid && meta.uid() != 0 {
-        return Err(format!("it belongs to another user (uid {})", meta.uid()));
+    let is_sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
+    find_other_writer((meta.uid(), meta.gid(), meta.mode()), is_sticky, (uid, gid), ADMINS)
+}
+
+/// `file` is owner, group and mode; `own` is our user and group.
+fn find_other_writer(
+    file: (u32, u32, u32),
+    is_sticky: bool,
+    own: (u32, u32),
+    admins: Option<u32>,
+) -> Result<(), String> {
+    let ((owner, group, mode), (uid, gid)) = (file, own);
+    if owner != uid && owner != 0 {
+        return Err(format!("it belongs to another user (uid {owner})"));
     }
     // In a sticky folder like /tmp, others may add files but not touch existing ones.
-    let is_sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
-    if meta.mode() & 0o002 != 0 && !is_sticky {
+    if mode & 0o002 != 0 && !is_sticky {
         return Err("everybody can write it; `chmod o-w` fixes that".to_owned());
     }
     // A user's own group has the number of the user. With an access list, its mask shows as the group's mode.
-    let is_private = meta.gid() == gid && gid == uid;
-    if meta.mode() & 0o020 != 0 && !is_private && !is_sticky {
-        return Err(format!("a group can write it (gid {}); `chmod g-w` fixes that", meta.gid()));
+    let is_trusted = (group == gid && gid == uid) || Some(group) == admins;
+    if mode & 0o020 != 0 && !is_trusted && !is_sticky {
+        return Err(format!("a group can write it (gid {group}); `chmod g-w` fixes that"));
     }
     Ok(())
 }
@@ -151,6 +165,18 @@ mod tests {
 
     fn set_mode(path: &Path, mode: u32) {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_group_of_administrators_counts_as_root() {
+        // A user of macOS: number 501, group `staff`. Homebrew's folders are the user's and of `admin`.
+        let is_ours = |owner, group, mode, admins| {
+            find_other_writer((owner, group, mode), false, (501, 20), admins).is_ok()
+        };
+        assert!(is_ours(501, 80, 0o775, Some(80)) && is_ours(0, 80, 0o775, Some(80)));
+        assert!(!is_ours(501, 80, 0o775, None));
+        assert!(!is_ours(501, 20, 0o775, Some(80)) && !is_ours(501, 80, 0o777, Some(80)));
+        assert!(!is_ours(502, 80, 0o755, Some(80)));
     }
 
     #[test]

@@ -3,8 +3,7 @@
 /// `N` random bytes from the kernel.
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut random = [0_u8; N];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .expect("BUG: the kernel always has random bytes once it runs");
+    fill(&mut random);
     random
 }
 
@@ -12,7 +11,17 @@ pub fn bytes<const N: usize>() -> [u8; N] {
 pub fn hex(bytes: usize) -> String {
     let mut random = [0_u8; 32];
     let random = &mut random[..bytes];
-    rustix::rand::getrandom(&mut *random, rustix::rand::GetRandomFlags::empty())
-        .expect("BUG: the kernel always has random bytes once it runs");
+    fill(random);
     crate::hex::hex(random)
+}
+
+#[cfg(target_os = "linux")]
+fn fill(random: &mut [u8]) {
+    rustix::rand::getrandom(random, rustix::rand::GetRandomFlags::empty())
+        .expect("BUG: the kernel always has random bytes once it runs");
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fill(random: &mut [u8]) {
+    getrandom::fill(random).expect("BUG: the kernel always has random bytes once it runs");
 }

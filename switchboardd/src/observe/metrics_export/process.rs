@@ -1,7 +1,8 @@
-//! What the operating system reports about this process. Without `/proc` most values are missing.
+//! What the operating system reports about this process.
 
 use std::fs;
 
+#[cfg(not(target_os = "macos"))]
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, getrlimit};
 
@@ -17,6 +18,27 @@ pub(super) struct ProcessStats {
     pub(super) start_time: Option<f64>,
 }
 
+#[cfg(target_os = "macos")]
+impl ProcessStats {
+    pub(super) fn read() -> Self {
+        use rustix::time::{ClockId, clock_gettime};
+        use switchboard_guard::process_tree::{Process, virtual_memory};
+        may_block();
+        let own = std::process::id();
+        let used = clock_gettime(ClockId::ProcessCPUTime);
+        let used = std::time::Duration::try_from(used).ok();
+        let began = Process::look_up(own).map(|own| std::time::Duration::from_micros(own.start_time));
+        Self {
+            cpu_seconds: used.map(|used| used.as_secs_f64()),
+            virtual_memory: virtual_memory(own),
+            open_files: fs::read_dir("/dev/fd").ok().map(|all| all.count() as u64),
+            most_files: getrlimit(Resource::Nofile).current,
+            start_time: began.map(|began| began.as_secs_f64()),
+        }
+    }
+}
+
+#[cfg(not(target_os = "macos"))]
 impl ProcessStats {
     pub(super) fn read() -> Self {
         may_block();
@@ -45,12 +67,13 @@ impl ProcessStats {
 }
 
 /// When the machine booted, in seconds since the epoch.
+#[cfg(not(target_os = "macos"))]
 fn boot_time() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
