@@ -74,7 +74,7 @@ fn a_name_can_be_added_only_once() {
     // `--force` does not overwrite a file that defines other servers too.
     let before = fs::read(file(&home, "many")).unwrap();
     let told = add(&home, "many", &["--force"], 1);
-    assert!(told.contains("holds `one` too"), "{told}");
+    assert!(told.contains("defines `one` as well"), "{told}");
     assert_eq!(fs::read(file(&home, "many")).unwrap(), before);
     // A broken file may be the user's work: it takes `--force` to overwrite it.
     home.definition("torn", "{");

@@ -104,7 +104,7 @@ fn a_held_server_is_neither_called_nor_shown() {
     assert!(home.children().is_empty());
     // They are listed before any host has opened a session here.
     let status = stdout(&home.command(&["status"]));
-    assert!(status.contains("notes_suite") && status.contains("held"), "{status}");
+    assert!(status.contains("  notes ") && status.contains("held"), "{status}");
     let listed = stdout(&home.command(&["ls"]));
     assert!(listed.contains("notes_suite") && listed.contains("held"), "{listed}");
 }
@@ -154,9 +154,9 @@ fn a_question_is_asked_on_a_terminal_and_declined_without_one() {
     assert!(!stdout(&output).contains("accept"), "{output:?}");
     let mut terminal = Terminal::start(&home, &home.workspace(), &args, &[]);
     assert!(terminal.shows("how old?"));
-    assert!(terminal.shows("nothing): "));
+    assert!(terminal.shows("may be empty): "));
     terminal.type_in("seven\n");
-    assert!(terminal.shows("nothing): "));
+    assert!(terminal.shows("may be empty): "));
     terminal.type_in("7\n");
     let screen = terminal.end();
     assert_eq!(screen.code, Some(0), "{screen:?}");
