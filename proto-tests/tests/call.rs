@@ -72,7 +72,7 @@ fn each_kind_of_failure_has_its_own_exit_code() {
     };
     check(&["call", "kdi", "echo"], 1, &["`kdi`", "did you mean `kid`"]);
     check(&["introspect", "kdi"], 1, &["did you mean `kid`"]);
-    check(&["call", "kid", "ehco"], 1, &["unknown subtool `ehco`", "did you mean `echo`"]);
+    check(&["call", "kid", "ehco"], 1, &["unknown tool `ehco`", "did you mean `echo`"]);
     check(&["call", "kid", "slow"], 1, &["ms"]);
     let raw = json!({"json": r#"{"content":[{"type":"text","text":"no luck"}],"isError":true}"#}).to_string();
     check(&["call", "kid", "raw", &raw], 1, &["no luck"]);

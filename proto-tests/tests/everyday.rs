@@ -66,6 +66,21 @@ fn a_call_takes_key_value_words_and_the_schema_gives_them_types() {
     }
 }
 
+#[test]
+fn a_refused_call_says_what_to_type() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let _daemon = home.daemon();
+    for (tool, words) in
+        [("strict", "`switchboard introspect kid strict`"), ("strct", "`switchboard introspect kid`")]
+    {
+        let output = home.command(&["call", "kid", tool]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = err(&output);
+        assert!(said.contains(words) && !said.contains("subtool") && !said.contains("action"), "{said}");
+    }
+}
+
 fn spaced(object: &Value) -> String {
     object.to_string().replace(':', ": ").replace(',', ", ")
 }

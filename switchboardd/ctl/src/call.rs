@@ -131,21 +131,25 @@ async fn call(
         return Ok(CliExit::Interrupted);
     };
     let exit = print_result(args, &answer);
-    if matches!(
-        answer["result"]["_meta"]["switchboard"]["kind"].as_str(),
-        Some("invalid_arguments" | "unknown_tool")
-    ) {
-        let words = match answer["result"]["_meta"]["switchboard"]["kind"] == "unknown_tool" {
-            true => shell_word(&server),
-            false => format!("{} {}", shell_word(&server), shell_word(subtool)),
-        };
-        remark!("`switchboard introspect {words}` shows more");
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    if answer["result"]["isError"] == true && is_refusal(text) {
+        let tool =
+            if text.starts_with("unknown") { String::new() } else { format!(" {}", shell_word(subtool)) };
+        remark!("`switchboard introspect {}{tool}` shows more", shell_word(&server));
     }
     Ok(exit)
 }
 
+/// Whether the daemon refused the call, in words for a model.
+fn is_refusal(text: &str) -> bool {
+    text.contains("subtool `") && text.contains("(suite `")
+}
+
 /// A refusal without the lines that are for a model.
 fn for_user(text: &str) -> String {
+    if !is_refusal(text) {
+        return text.to_owned();
+    }
     let lines = text.lines().filter(|line| !line.starts_with("{\"action\":"));
     lines.collect::<Vec<_>>().join("\n").replace("subtool `", "tool `")
 }
@@ -259,7 +263,7 @@ pub(super) fn print_result(args: &Args, answer: &Value) -> CliExit {
             shown = true;
             let text = content(part);
             if is_error {
-                failed(&text);
+                failed(&for_user(&text));
             } else {
                 print_exact(&text);
             }
