@@ -105,6 +105,7 @@ SERVER
     echo '{"name":"n","command":{"cmd":"/bin/sh","args":["'"$work"'/server.sh"]}}' >"$work/three/.config/switchboard/mcps/n/.mcp.json"
     home three npm exec --yes "$package" -- --version >"$work/said" 2>&1 || fail "npx: $(cat "$work/said")"
     grep -qx "$version" "$work/said" || fail "npx said: $(cat "$work/said")"
+    # shellcheck disable=SC2094
     # The host's input stays open until its call is answered.
     {
         printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}' \

@@ -63,10 +63,7 @@ fn a_name_can_be_added_only_once() {
     let home = Home::new();
     add(&home, "kid", &[], 0);
     let told = add(&home, "kid", &["--env", "A=1"], 1);
-    assert!(
-        told.contains("`kid` is already defined in") && told.contains("`--force` takes its place"),
-        "{told}"
-    );
+    assert!(told.contains("`kid` is already defined in") && told.contains("`--force` replaces it"), "{told}");
     assert_eq!(written(&home, "kid")["command"]["env"]["A"], Value::Null);
     add(&home, "kid", &["--env", "A=1", "--force"], 0);
     assert_eq!(written(&home, "kid")["command"]["env"]["A"], "1");
@@ -89,8 +86,8 @@ fn a_name_can_be_added_only_once() {
 fn a_server_that_cannot_work_is_not_written() {
     let home = Home::new();
     for (name, options, says) in [
-        ("kid", &["--env", "hunter2"][..], "`--env` is not NAME=VALUE"),
-        ("kid", &["--env", "=hunter2"], "`--env` is not NAME=VALUE"),
+        ("kid", &["--env", "hunter2"][..], "`--env` must be NAME=VALUE"),
+        ("kid", &["--env", "=hunter2"], "`--env` must be NAME=VALUE"),
         ("kid", &["--env", "A=${file:/x}"], "`${file:…}` is not supported"),
         ("kid", &["--env-file", "/no/such.env"], "/no/such.env` does not exist"),
         ("a/b", &[], "no `/`"),
@@ -106,7 +103,7 @@ fn a_server_that_cannot_work_is_not_written() {
     for (options, says) in [
         (&["--url", "h.example/mcp"][..], "`url` must begin with `http://` or `https://`"),
         (&["--url", "http://h.example/mcp"], "`url` is not encrypted"),
-        (&["--url", "https://h.example", "--header", "Bearer hunter2"], "`--header` is not NAME: VALUE"),
+        (&["--url", "https://h.example", "--header", "Bearer hunter2"], "`--header` must be NAME: VALUE"),
         (&["--url", "https://h.example", "--header", "a b: c"], "cannot name a header"),
     ] {
         let told = said(&home, &[&["add", "far"], options].concat(), 1);
@@ -207,7 +204,7 @@ fn an_unknown_name_gets_the_nearest_name_suggested() {
     let home = Home::new();
     home.child("github", &["echo"]);
     let told = said(&home, &["remove", "gihtub"], 1);
-    assert!(told.contains("there is no server `gihtub` of your own; did you mean `github`?"), "{told}");
+    assert!(told.contains("you have no server `gihtub`; did you mean `github`?"), "{told}");
     assert!(!said(&home, &["remove", "zebra"], 1).contains("did you mean"));
     assert!(file(&home, "github").exists());
 }

@@ -97,8 +97,8 @@ fn every_json_example_is_accepted() {
         for block in page.blocks() {
             let place = format!("{}:{}", page.name, block.line);
             let file = match block.kind {
-                "json config" | "jsonc config" => "switchboard.config.json",
-                "json server" => ".mcp.json",
+                "json config" | "jsonc config" => ".config/switchboard/switchboard.config.json",
+                "json server" => ".config/switchboard/mcps/some/.mcp.json",
                 "json editor" => {
                     let parsed: Result<Value, _> = serde_json::from_str(&block.text);
                     assert!(parsed.is_ok(), "{place}: {parsed:?}");
@@ -173,6 +173,14 @@ impl Reader {
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Err(format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
+    }
+}
+
+impl Drop for Reader {
+    /// The harness does not know the copy of the daemon that runs.
+    fn drop(&mut self) {
+        let stopped = self.run("switchboard stop");
+        assert!(stopped.is_ok() || std::thread::panicking(), "{stopped:?}");
     }
 }
 

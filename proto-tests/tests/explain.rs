@@ -86,7 +86,7 @@ fn explain_shows_held_and_outdated_servers() {
     assert!(text.contains("trust     allowed 20"), "{text}");
     project.child("notes", &["--another"]);
     let text = told(&home, &["explain", "notes"]);
-    assert!(text.contains("serves on") && text.contains("--another"), "{text}");
+    assert!(text.contains("keeps running") && text.contains("--another"), "{text}");
 }
 
 #[test]

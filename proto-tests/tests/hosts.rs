@@ -14,7 +14,7 @@ use proto_tests::{Home, Terminal, bins};
 use serde_json::{Value, json};
 
 /// A host, its config file below HOME, a sample of that file, and the servers that `import` takes from it.
-const SAMPLES: [(&str, &str, &str, &[&str]); 14] = [
+const SAMPLES: [(&str, &str, &str, &[&str]); 15] = [
     ("claude-code", ".claude.json", "claude-code.json", &["docs", "github", "local-db"]),
     ("claude-desktop", ".config/Claude/claude_desktop_config.json", "claude-desktop.json", &["filesystem"]),
     ("cursor", ".cursor/mcp.json", "cursor.json", &["github", "linear"]),
@@ -24,6 +24,7 @@ const SAMPLES: [(&str, &str, &str, &[&str]); 14] = [
     ("windsurf", ".codeium/windsurf/mcp_config.json", "windsurf.json", &["figma"]),
     ("codex", ".codex/config.toml", "codex.toml", &["context7", "far"]),
     ("gemini", ".gemini/settings.json", "gemini.json", &["events", "stream", "weather"]),
+    ("qwen", ".qwen/settings.json", "qwen.json", &["news", "search", "tickets"]),
     ("cline", ".cline/data/settings/cline_mcp_settings.json", "cline.json", &["github", "notes"]),
     ("roo", ROO, "roo.json", &["github", "sqlite"]),
     ("continue", ".continue/config.yaml", "continue.yaml", &["files", "remote"]),
@@ -285,7 +286,7 @@ fn entries_in_different_formats_become_the_same_definition() {
     let told = said(&home, &["import"], 0);
     // Four hosts run it: three with the same token, and one in another version.
     assert_eq!(told.matches("already there as `github`").count(), 2, "{told}");
-    assert!(told.contains("another server is called `github`: this one is `github-2`"), "{told}");
+    assert!(told.contains("`github` is the name of another server; this one is `github-2`"), "{told}");
     for (part, why) in [
         ("here (Cursor): left out", "would run code of whatever project is open"),
         ("off (Zed): left out", "turned off in Zed"),
@@ -388,7 +389,7 @@ fn imported_servers_can_be_removed_from_their_host() {
         let before = sample(vector);
         let file = home.write(file, &before);
         let told = said(&home, &["import", "--remove", "--yes"], 0);
-        assert!(told.contains("what was imported was taken out"), "{host}: {told}");
+        assert!(told.contains("the imported servers were removed"), "{host}: {told}");
         let after = fs::read_to_string(&file).unwrap();
         assert!(after.len() < before.len() && is_kept(&after.replace(" []", ""), &before), "{host}: {after}");
         set_up(&home, &["--host", host]);
@@ -418,7 +419,7 @@ fn undo_removes_only_our_entry_from_a_file_that_changed_since() {
         };
         fs::write(&file, change(&fs::read_to_string(&file).unwrap())).unwrap();
         let told = said(&home, &["undo", "--yes"], 0);
-        assert!(told.contains("only what is ours was taken out"), "{host}: {told}");
+        assert!(told.contains("only what Switchboard did was undone"), "{host}: {told}");
         let expect = if host == "codex" { before.replace("\"night\"", "\"day\"") } else { change(&before) };
         let now = fs::read_to_string(&file).unwrap();
         assert_eq!(now.trim_end(), expect.trim_end(), "{host}");
@@ -481,7 +482,7 @@ fn undo_restores_an_entry_that_the_user_wrote() {
     set_up(&home, &[]);
     let changed = fs::read_to_string(&file).unwrap().replacen('{', "{\"new\": 1, ", 1);
     fs::write(&file, &changed).unwrap();
-    assert!(said(&home, &["undo", "--yes"], 0).contains("nothing of ours is in it any more"));
+    assert!(said(&home, &["undo", "--yes"], 0).contains("nothing of Switchboard is left in it"));
     assert_eq!(fs::read_to_string(&file).unwrap(), changed);
 }
 
@@ -532,7 +533,7 @@ fn files_that_cannot_be_edited_are_reported_and_left_alone() {
     assert!(said(&home, &["undo", "--yes"], 1).contains(".claude.json:1:"));
     assert_eq!(fs::read_to_string(&file).unwrap(), "{");
     fs::write(&file, "{}").unwrap();
-    assert!(said(&home, &["undo", "--yes"], 0).contains("nothing of ours is in it any more"));
+    assert!(said(&home, &["undo", "--yes"], 0).contains("nothing of Switchboard is left in it"));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use proto_tests::Home;
+use proto_tests::{Home, bins};
 
 fn said(home: &Home, args: &[&str]) -> String {
     let output = home.command(args);
@@ -33,9 +33,6 @@ fn completions_are_accepted_by_the_shells_they_are_for() {
     let home = Home::new();
     for (shell, args) in [("bash", &["-n"][..]), ("zsh", &["-n"]), ("fish", &["--no-execute"])] {
         let script = said(&home, &["completions", shell]);
-        for word in ["status", "introspect", "workspace", "no-start"] {
-            assert!(script.contains(word), "{shell} does not know `{word}`");
-        }
         match fed(shell, args, &script) {
             Some(complaints) => assert_eq!(complaints, "", "{shell}"),
             None => eprintln!("{shell} is not on this machine: its completions were made and not read"),
@@ -44,15 +41,69 @@ fn completions_are_accepted_by_the_shells_they_are_for() {
     assert_eq!(home.command(&["completions", "tcsh"]).status.code(), Some(2));
 }
 
+/// What the shell's own script offers at the end of a line.
+fn completed(home: &Home, shell: &str, line: &str) -> Option<Vec<String>> {
+    let script = said(home, &["completions", shell]);
+    let words: Vec<&str> = line.split(' ').collect();
+    let program = match shell {
+        "bash" => format!(
+            "{script}\nCOMP_LINE='{line}' COMP_POINT={} COMP_WORDS=({line}) COMP_CWORD={}\ncompopt() {{ :; }}\n\
+             _switchboard\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+            line.len(),
+            words.len() - 1
+        ),
+        // The functions of the completion system, reduced to printing what they are given.
+        "zsh" => format!(
+            "compdef() {{ :; }}\n_describe() {{ local name=$3; print -l -- \"${{(@P)name}}\"; }}\n{script}\n\
+             words=({}) CURRENT={}\n_switchboard\n",
+            words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+            words.len()
+        ),
+        _ => format!("{script}\ncomplete -C '{line}'\n"),
+    };
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bins().switchboard.parent().unwrap().display());
+    let output = Command::new(shell)
+        .args(if shell == "bash" { &["--norc", "-c"][..] } else { &["-c"] })
+        .arg(&program)
+        .env_clear()
+        .envs(home.environment())
+        .env("SWITCHBOARD_SOCKET", home.socket())
+        .env("PATH", path)
+        .current_dir(home.workspace())
+        .stdin(Stdio::null())
+        .output();
+    let Ok(output) = output else {
+        eprintln!("{shell} is not on this machine");
+        return None;
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let word = |line: &str| line.split(['\t', ':']).next().unwrap().to_owned();
+    Some(text.lines().filter(|line| !line.is_empty()).map(word).collect())
+}
+
 #[test]
-fn bash_completes_a_command() {
+fn shells_complete_commands_and_values() {
     let home = Home::new();
-    let script = said(&home, &["completions", "bash"]);
-    let try_it = format!(
-        "{script}\nCOMP_WORDS=(switchboard intro)\nCOMP_CWORD=1\n_switchboard switchboard intro switchboard\necho \"${{COMPREPLY[@]}}\"\n"
-    );
-    let output = Command::new("bash").args(["--norc", "-c", &try_it]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "introspect", "{output:?}");
+    home.child("kid", &["echo"]);
+    home.child("kitchen", &["echo"]);
+    home.run_ok(&["--dry-run"]);
+    for shell in ["bash", "zsh", "fish"] {
+        for (line, wanted) in [
+            ("switchboard intro", &["introspect"][..]),
+            ("switchboard status --wat", &["--watch"]),
+            ("switchboard explain ki", &["kid", "kitchen"]),
+            ("switchboard call kid slo", &["slow"]),
+            ("switchboard introspect kid_suite slo", &["slow"]),
+            ("switchboard call kid slow m", &["ms="]),
+            ("switchboard setup --host claude-", &["claude-code", "claude-desktop"]),
+            ("switchboard setup --host cursor,cod", &["cursor,codex"]),
+            ("switchboard man uninst", &["uninstall"]),
+        ] {
+            let Some(words) = completed(&home, shell, line) else { break };
+            assert_eq!(words, wanted, "{shell}: {line}");
+        }
+    }
+    assert!(home.daemons().is_empty() && home.children().is_empty(), "completion started something");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! and does not parse bodies.
 
 use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,9 @@ const LONG_BODY: usize = 64 * 1024;
 
 /// A longer head cannot come from the daemon.
 const MAX_HEAD: usize = 16 * 1024;
+
+/// Nor can one with more headers.
+const MAX_HEADERS: usize = 32;
 
 #[derive(Debug, Clone)]
 pub(crate) struct DaemonRequest {
@@ -113,6 +117,9 @@ impl Connection {
 
     async fn receive(&mut self, limit: usize) -> io::Result<(DaemonAnswer, bool)> {
         let head = loop {
+            if self.buffer.is_empty() {
+                self.fill().await?;
+            }
             match Head::parse(&self.buffer)? {
                 Some(head) if head.status < 200 => self.buffer.advance(head.bytes),
                 Some(head) => break head,
@@ -276,9 +283,14 @@ struct Head {
 impl Head {
     fn parse(buffer: &[u8]) -> io::Result<Option<Self>> {
         let garbled = |why: String| io::Error::new(ErrorKind::InvalidData, why);
-        let mut headers = [httparse::EMPTY_HEADER; 32];
-        let mut response = httparse::Response::new(&mut headers);
-        let bytes = match response.parse(buffer) {
+        let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut []);
+        let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+            &mut response,
+            buffer,
+            &mut headers,
+        );
+        let bytes = match parsed {
             Ok(httparse::Status::Complete(bytes)) => bytes,
             Ok(httparse::Status::Partial) if buffer.len() <= MAX_HEAD => return Ok(None),
             Ok(httparse::Status::Partial) => return Err(garbled("the answer's head has no end".to_owned())),

@@ -12,9 +12,14 @@ const TOOLS: [Tool; 12] = [
     Tool("lower", "Write every letter of the text small.", |text| text.to_lowercase()),
     Tool("reverse", "Give the text's characters back to front.", |text| text.chars().rev().collect()),
     Tool("trim", "Cut white space off both ends of the text.", |text| text.trim().to_owned()),
-    Tool("count_words", "Count the words of the text.", |text| text.split_whitespace().count().to_string()),
-    Tool("count_lines", "Count the lines of the text.", |text| text.lines().count().to_string()),
-    Tool("count_chars", "Count the characters of the text.", |text| text.chars().count().to_string()),
+    // Gemini CLI refuses a result whose text is nothing but a number.
+    Tool("count_words", "Count the words of the text.", |text| {
+        counted(text.split_whitespace().count(), "word")
+    }),
+    Tool("count_lines", "Count the lines of the text.", |text| counted(text.lines().count(), "line")),
+    Tool("count_chars", "Count the characters of the text.", |text| {
+        counted(text.chars().count(), "character")
+    }),
     Tool("sort_lines", "Put the lines of the text in alphabetical order.", |text| {
         let mut lines: Vec<_> = text.lines().collect();
         lines.sort_unstable();
@@ -30,6 +35,11 @@ const TOOLS: [Tool; 12] = [
     Tool("snake_case", "Join the words of the text with underscores.", |text| words(text, "_")),
     Tool("kebab_case", "Join the words of the text with hyphens.", |text| words(text, "-")),
 ];
+
+/// `1 word`, `2 words`.
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
 
 fn words(text: &str, joint: &str) -> String {
     text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(joint)
@@ -104,7 +114,7 @@ mod tests {
         assert_eq!(run("unique_lines", "b\na\nb"), "b\na");
         assert_eq!(run("number_lines", "x\ny"), "1: x\n2: y");
         assert_eq!(run("snake_case", "Two Words"), "two_words");
-        assert_eq!(run("count_words", " a  b "), "2");
+        assert_eq!(run("count_words", " a  b "), "2 words");
         assert!(call(&json!({"name": "fly", "arguments": {"text": ""}})).is_err());
     }
 }

@@ -1,8 +1,9 @@
 //! `cargo verify`: runs every test. It builds everything once, while packages from Debian, npm and PyPI are
 //! installed in the background. Then it runs the test executables and the steps that need more than Rust, a
 //! few at a time: secrets in a real keyring, metrics read by a real Prometheus, the status page in a real
-//! browser, the daemon under a real systemd, the packages that users install, real clients and servers, the
-//! permission rules of real hosts, and the official conformance suite. `cargo verify NAME…` runs only the named ones.
+//! browser, the daemon under a real systemd, the packages and channels that users install from, real clients
+//! and servers, the permission rules of real hosts, and the official conformance suite. `cargo verify NAME…`
+//! runs only the named ones.
 //!
 //! There are no retries: a flaky test is a bug, in the test or in the code under test.
 
@@ -18,10 +19,11 @@ use std::time::Instant;
 use job::{Job, Tally};
 
 /// The jobs that take longest, longest first. They start first, so that none of them runs last and alone.
-const LONG: [&str; 23] = [
+const LONG: [&str; 24] = [
     "interop",
     "conformance",
     "package",
+    "channels",
     "matrix",
     "service",
     "page",
@@ -98,6 +100,7 @@ fn steps(root: &Path, bin: &Path) -> Vec<Job> {
         script("page", "page/run.sh"),
         script("permissions", "permissions/run.sh"),
         script("package", "interop/package.sh"),
+        script("channels", "channels/run.sh"),
         script("keyring", "interop/keyring.sh"),
         script("prometheus", "interop/prometheus.sh"),
     ]

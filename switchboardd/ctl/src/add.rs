@@ -19,6 +19,7 @@ use super::ask::tell_daemon;
 use super::check::reachable;
 use super::learn::learn;
 use super::output::{complain, print_json, say};
+use super::secret::unneeded;
 use crate::args::{Add, Args};
 use switchboardd::child::value_resolver::ValueResolver;
 use switchboardd::daemon;
@@ -163,17 +164,17 @@ fn write(args: &Args, add: &Add) -> Result<PathBuf, Vec<String>> {
         && (!add.force || known.file != file)
     {
         let hint = match known.file == file {
-            true => "`--force` takes its place".to_owned(),
-            false => format!("`switchboard remove {}` takes it away", add.name),
+            true => "`--force` replaces it".to_owned(),
+            false => format!("remove it first with `switchboard remove {}`", add.name),
         };
         return Err(one(format!("`{}` is already defined in `{}`; {hint}", add.name, known.file.display())));
     }
     if file.exists() && !add.force {
-        return Err(one(format!("`{}` is there already; `--force` takes its place", file.display())));
+        return Err(one(format!("`{}` exists already; `--force` replaces it", file.display())));
     }
     // Other servers in the same file must not be overwritten.
     if let Some(other) = before.iter().find(|known| known.file == file && known.name != add.name) {
-        return Err(one(format!("`{}` holds `{}` too; change it by hand", file.display(), other.name)));
+        return Err(one(format!("`{}` defines `{}` as well; edit it by hand", file.display(), other.name)));
     }
     let definition = definition(add).map_err(one)?;
     own.define(&add.name, &definition).map_err(one)
@@ -191,7 +192,7 @@ fn definition(add: &Add) -> Result<Value, String> {
         definition["type"] = json!("http");
         definition["url"] = json!(url);
         for header in &add.header {
-            let (name, value) = header.split_once(':').ok_or("`--header` is not NAME: VALUE")?;
+            let (name, value) = header.split_once(':').ok_or("`--header` must be NAME: VALUE")?;
             definition["headers"][name.trim()] = json!(value.trim());
         }
         return Ok(definition);
@@ -207,7 +208,7 @@ fn definition(add: &Add) -> Result<Value, String> {
         let (name, value) = variable
             .split_once('=')
             .filter(|(name, _)| !name.is_empty())
-            .ok_or("`--env` is not NAME=VALUE")?;
+            .ok_or("`--env` must be NAME=VALUE")?;
         definition["command"]["env"][name] = json!(value);
     }
     for (key, path) in [("envFile", &add.env_file), ("cwd", &add.cwd)] {
@@ -220,10 +221,18 @@ fn definition(add: &Add) -> Result<Value, String> {
 
 pub(super) async fn remove(args: &Args, name: &str) -> CliExit {
     match take_out(args, name) {
-        Ok((server, file)) => {
+        Ok((server, file, names)) => {
+            let unneeded = unneeded(args, &names).await;
             match args.json {
-                true => print_json(&json!({ "removed": server, "file": file })),
-                false => say!("removed `{server}` from {}", file.display()),
+                true => print_json(&json!({ "removed": server, "file": file, "unneededSecrets": unneeded })),
+                false => {
+                    say!("removed `{server}` from {}", file.display());
+                    for name in unneeded {
+                        say!(
+                            "no server needs the secret `{name}` any more; `switchboard secret rm {name}` deletes it"
+                        );
+                    }
+                }
             }
             tell_daemon(args).await;
             CliExit::Ok
@@ -232,8 +241,8 @@ pub(super) async fn remove(args: &Args, name: &str) -> CliExit {
     }
 }
 
-/// Returns the server's name and the file it was in.
-fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf), Vec<String>> {
+/// Returns the server's name, the file it was in, and the names of values that it needed.
+fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf, Vec<String>), Vec<String>> {
     let one = |complaint: String| vec![complaint];
     let own = PersonalConfig::open(args)?;
     let (definitions, _) = own.definitions();
@@ -245,7 +254,7 @@ fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf), Vec<String>> {
             definitions.iter().map(|known| known.name.as_str()),
         );
         let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        return Err(one(format!("there is no server `{name}` of your own{hint}")));
+        return Err(one(format!("you have no server `{name}`{hint}")));
     };
     let file = known.file.clone();
     let failed = |error: std::io::Error| one(format!("`{}` cannot be changed: {error}", file.display()));
@@ -263,14 +272,15 @@ fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf), Vec<String>> {
     {
         let _ = std::fs::remove_dir(folder);
     }
-    Ok((known.name.clone(), file))
+    let needed = known.launch.as_ref().map(Launch::placeholders).unwrap_or_default();
+    Ok((known.name.clone(), file, needed.into_iter().collect()))
 }
 
 /// The text without this entry, otherwise unchanged; `None` if the whole file defines this server.
 fn without(text: &str, name: &str) -> Result<Option<String>, String> {
     let body = text.trim_start_matches('\u{feff}');
     let root = CstRootNode::parse(body, &ParseOptions::default()).map_err(|error| error.to_string())?;
-    let object = root.object_value().ok_or("it is no JSON object")?;
+    let object = root.object_value().ok_or("it is not a JSON object")?;
     let many = SERVER_MAPS.into_iter().find_map(|key| object.object_value(key));
     let is_alone = many.is_none()
         && object

@@ -177,7 +177,7 @@ pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
         }
     }
     match (allowed, left) {
-        (0, 0) => say!("nothing waits for your word here"),
+        (0, 0) => say!("nothing waits for your approval here"),
         _ => tell_daemon(args).await,
     }
     if left > 0 { CliExit::Held } else { CliExit::Ok }

@@ -5,6 +5,7 @@ mod hosts;
 mod own;
 #[cfg(test)]
 mod reference;
+mod remove;
 mod since;
 
 use std::path::PathBuf;
@@ -17,12 +18,13 @@ use switchboardd::logging::LogFormat;
 pub use help::{command, daemon_command, parse};
 pub use hosts::{HostSelection, Import, Setup, Undo};
 pub use own::{Add, CallsQuery, Secret};
+pub use remove::{Pin, Uninstall};
 
 const AS_SHIM: &str = "As the shim";
 const AS_DAEMON: &str = "As the daemon";
 
 /// One warm set of MCP servers for every editor, one suite tool per server
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(name = "switchboard", bin_name = "switchboard", version, max_term_width = 100)]
 pub struct Args {
     /// Configuration file; its folder is where the globs start
@@ -57,7 +59,7 @@ pub struct Args {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// List suites and their subtools, starting each child once, without a daemon
+    /// Start every server once, without a daemon, and list what hosts would see of them
     #[arg(long)]
     pub dry_run: bool,
 
@@ -74,6 +76,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// A command line without a word.
+    pub fn of_nothing() -> Self {
+        Self::parse_from(["switchboard"])
+    }
+
     /// What a daemon would be started with.
     pub fn of_daemon(&self) -> ServeArgs {
         ServeArgs {
@@ -93,45 +100,53 @@ fn log_formats() -> impl TypedValueParser<Value = LogFormat> {
         .map(|name| LogFormat::parse(&name).unwrap_or_default())
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum Command {
-    /// Show what the daemon is doing: sessions, suites, children, what went wrong
+    /// Show what the daemon is doing: sessions, servers, and what went wrong
     #[command(
-        after_help = "Examples:\n  switchboard status\n  switchboard status --json | jq '.suites[].state'"
+        after_help = "Examples:\n  switchboard status\n  switchboard status --watch\n  switchboard status --json | jq '.suites[].state'"
     )]
-    Status,
+    Status {
+        /// Show it again every 2 s until Ctrl-C; with --json, one line each time
+        #[arg(long, short)]
+        watch: bool,
+    },
     /// List the suites that a host in this folder is shown
     #[command(after_help = "Examples:\n  switchboard ls\n  switchboard ls --json | jq -r '.suites[].name'")]
     Ls,
-    /// Show what a suite can do: its subtools, or one of them with its arguments
+    /// Show what a suite can do: its tools, or one of them with its arguments
     #[command(
         after_help = "Examples:\n  switchboard introspect github\n  switchboard introspect github 'open issues'\n  switchboard introspect github create_issue"
     )]
     Introspect {
         /// The suite, or its server
         suite: String,
-        /// Words to look for, or the name of one subtool
+        /// Words to look for, or the name of one tool
         query: Option<String>,
         /// Whole definitions, as the server wrote them
         #[arg(long)]
         full: bool,
     },
-    /// Run a subtool and print what it answers
+    /// Run a tool and print what it answers
     ///
+    /// `key=value` gives a value the type that the tool asks for (`switchboard introspect SUITE TOOL` shows it), `key:=JSON`
+    /// sends JSON as it is, `key=@FILE` the text of a file, `a.b=value` sets `b` in `a`; a list takes its key several times.
     /// Texts are printed as they are, the rest as JSON; `--json` prints the whole result. What the server asks meanwhile is
     /// asked here if this is a terminal, and declined otherwise. Ctrl-C cancels the call.
     #[command(
-        after_help = "Examples:\n  switchboard call time convert_time '{\"time\": \"12:00\", \"source_timezone\": \"UTC\", \"target_timezone\": \"Asia/Tokyo\"}'\n  switchboard call github create_issue @issue.json\n  jq -n '{query: \"x\"}' | switchboard call github search -"
+        after_help = "Examples:\n  switchboard call time convert_time time=12:00 source_timezone=UTC target_timezone=Asia/Tokyo\n  switchboard call github create_issue title='It fails' body=@report.md labels=bug labels=ui\n  switchboard call github create_issue '{\"title\": \"It fails\"}'\n  jq -n '{query: \"x\"}' | switchboard call github search -"
     )]
     Call {
         /// The suite, or its server
         suite: String,
-        /// The subtool; `switchboard introspect SUITE` lists them
+        /// The tool; `switchboard introspect SUITE` lists them
+        #[arg(value_name = "TOOL")]
         subtool: String,
-        /// A JSON object, @FILE that holds one, or - for standard input [default: {}]
-        arguments: Option<String>,
+        /// `key=value` each; or one JSON object, @FILE that holds one, or - for standard input
+        #[arg(value_name = "KEY=VALUE")]
+        arguments: Vec<String>,
     },
-    /// Show what hosts called: when, for how long, and what came of it
+    /// Show what hosts called: when, for how long, and the outcome
     ///
     /// Newest last, in the order in which the calls ended. The arguments of calls are recorded only if `record` in your
     /// config says so. Works without a daemon, too.
@@ -140,38 +155,48 @@ pub enum Command {
     )]
     Calls(CallsQuery),
     /// Show the daemon's log, or what a server wrote to its standard error
-    #[command(after_help = "Examples:\n  switchboard logs -f\n  switchboard logs github -n 20")]
+    #[command(
+        after_help = "Examples:\n  switchboard logs -f\n  switchboard logs github -n 20\n  switchboard logs --since 10m"
+    )]
     Logs {
         /// The suite, or its server [default: the daemon itself]
         suite: Option<String>,
-        /// Go on until Ctrl-C, also when the server or the daemon starts anew
+        /// Keep showing new lines until Ctrl-C, also when the server or the daemon restarts
         #[arg(short, long)]
         follow: bool,
-        /// So many of the last lines
-        #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
-        lines: usize,
+        /// So many of the last lines [default: 100, or all with --since]
+        #[arg(short = 'n', long, value_name = "N")]
+        lines: Option<usize>,
+        /// Only lines that were written within this time, such as 90s, 10m, 1h or 2d
+        #[arg(long, value_name = "TIME", value_parser = since::parse_since)]
+        since: Option<std::time::Duration>,
     },
-    /// Tell where a server comes from, what would be run, and what became of it
+    /// Show where a server comes from, what it runs, and how it is doing
     #[command(after_help = "Example:\n  switchboard explain github")]
     Explain {
         /// The suite, or its server
         suite: String,
     },
-    /// Look for everything that keeps things from working, and say how to mend it
+    /// Look for everything that keeps things from working, and say how to fix it
     #[command(
-        after_help = "Examples:\n  switchboard doctor\n  switchboard doctor --json | jq -r '.findings[] | select(.severity == \"error\") | .mend'"
+        after_help = "Examples:\n  switchboard doctor\n  switchboard doctor --fix\n  switchboard doctor --json | jq -r '.findings[] | select(.severity == \"error\") | .mend'"
     )]
-    Doctor,
+    Doctor {
+        /// Fix what is safe to fix, and say each thing: permissions of Switchboard's own files, and what a daemon left
+        /// behind that was killed
+        #[arg(long)]
+        fix: bool,
+    },
     /// Start the daemon in the background if none runs
     #[command(after_help = "Example:\n  switchboard start")]
     Start,
-    /// Stop the daemon; running shims do not bring it back
+    /// Stop the daemon; editors that are open do not bring it back
     #[command(after_help = "Example:\n  switchboard stop && switchboard start")]
     Stop,
     /// Read config and definitions again, and try again what failed
     #[command(after_help = "Example:\n  switchboard reload")]
     Reload,
-    /// Have the next call to a suite start its server anew; without a suite, restart the daemon
+    /// Restart a server on its next call; without a name, restart the daemon
     ///
     /// Nothing is lost: calls in flight finish on the old one, and hosts keep their connection.
     #[command(after_help = "Examples:\n  switchboard restart github\n  switchboard restart")]
@@ -224,10 +249,17 @@ pub enum Command {
         /// The server
         name: String,
     },
+    /// Write the versions that run now into your definitions, so that no start runs another
+    ///
+    /// For servers of your own that `npx`, `uvx` and the like start without a version. The version is the one of the
+    /// package on disk, and only if the server that ran last reports the same. Shows each change and asks.
+    #[command(after_help = "Examples:\n  switchboard pin --dry-run\n  switchboard pin time github")]
+    Pin(Pin),
     /// Look at definition or config files without a daemon, and say what is wrong with them
     #[command(after_help = "Example:\n  switchboard check .mcp.json")]
     Check {
-        #[arg(required = true)]
+        /// `.mcp.json` or `switchboard.config.json` files
+        #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
     /// Have the editors on this machine start Switchboard: shows each change and asks
@@ -247,6 +279,13 @@ pub enum Command {
     /// Take back what `setup` and `import --remove` did to the files of editors
     #[command(after_help = "Examples:\n  switchboard undo --dry-run\n  switchboard undo --host zed")]
     Undo(Undo),
+    /// Take Switchboard out of your editors, remove the service and stop the daemon
+    ///
+    /// Shows what it will do and asks. Your servers, secrets and logs stay, unless `--purge` deletes them.
+    #[command(
+        after_help = "Examples:\n  switchboard uninstall --dry-run\n  switchboard uninstall\n  switchboard uninstall --purge"
+    )]
+    Uninstall(Uninstall),
     /// Keep the values of `${NAME}` in definitions, in the keyring or a private file
     #[command(subcommand, after_help = "Example:\n  switchboard secret set GITHUB_TOKEN")]
     Secret(Secret),
@@ -254,6 +293,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  switchboard login github")]
     Login {
         /// The server or suite
+        #[arg(value_name = "SERVER")]
         child: String,
         /// Print the page to open, and wait
         #[arg(long)]
@@ -263,6 +303,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  switchboard logout github")]
     Logout {
         /// The server or suite
+        #[arg(value_name = "SERVER")]
         child: String,
     },
     /// Open the status page in your browser
@@ -292,14 +333,16 @@ pub enum Command {
         after_help = "Examples:\n  switchboard completions bash > ~/.local/share/bash-completion/completions/switchboard\n  switchboard completions zsh > ~/.zfunc/_switchboard\n  switchboard completions fish > ~/.config/fish/completions/switchboard.fish"
     )]
     Completions { shell: clap_complete::Shell },
-    /// Print a manual page, or write all of them into a folder
+    /// Show a manual page, or write all of them into a folder
+    ///
+    /// On a terminal `man` shows the page; into a pipe it goes as it is, in roff.
     #[command(
-        after_help = "Examples:\n  switchboard man | man -l -\n  switchboard man --out ~/.local/share/man/man1"
+        after_help = "Examples:\n  switchboard man\n  switchboard man call\n  switchboard man --out ~/.local/share/man/man1"
     )]
     Man {
         /// The command that it is about [default: switchboard itself]
         page: Option<String>,
-        /// Write a page for every command here
+        /// Write a page for every command into this folder
         #[arg(long, value_name = "DIR", conflicts_with = "page")]
         out: Option<PathBuf>,
     },

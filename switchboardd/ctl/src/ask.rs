@@ -83,10 +83,10 @@ impl DaemonConnection {
                 AskError::Refused(error.to_string())
             }
             std::io::ErrorKind::PermissionDenied => {
-                AskError::Broken(format!("`{}` is not ours to open: {error}", socket.display()))
+                AskError::Broken(format!("`{}` cannot be opened: {error}", socket.display()))
             }
             std::io::ErrorKind::TimedOut => AskError::Broken(format!(
-                "nobody takes connections on `{}` although somebody listens there",
+                "a process listens on `{}` but accepts no connections",
                 socket.display()
             )),
             _ => AskError::NoDaemon(socket.display().to_string()),
@@ -158,8 +158,8 @@ pub(super) async fn ask_within(
         let pid = daemon::home()
             .ok()
             .and_then(|home| daemon::running(&daemon::runtime_paths(&args.of_daemon(), &home)));
-        let mend = pid.map_or_else(String::new, |told| format!("; `kill {}` ends it", told["pid"]));
-        Err(AskError::Broken(format!("nothing came within {} s{mend}", limit.as_secs())))
+        let fix = pid.map_or_else(String::new, |told| format!("; `kill {}` ends it", told["pid"]));
+        Err(AskError::Broken(format!("no answer within {} s{fix}", limit.as_secs())))
     })
 }
 

@@ -1,15 +1,21 @@
-//! `switchboard call`: calls a subtool from a shell, with progress, logs and questions.
+//! `switchboard call`: calls a tool from a shell, with progress, logs and questions.
 
-use std::io::{IsTerminal, Read};
+mod arguments;
+
+use std::io::IsTerminal;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_wire::printable;
 use switchboard_wire::visible::Printable;
 
+use arguments::TypedArguments;
+
 use super::CliExit;
 use super::ask::{AskError, send_order};
 use super::daemon_session::{DaemonSession, request};
 use super::form;
+use super::introspect;
 use super::output::{
     complain, failed, person_reads_errors, print_exact, print_json, print_remark, progress, remark, width,
     wrap,
@@ -31,42 +37,29 @@ const DAEMON_FAULTS: [&str; 7] = [
     "not_confirmed",
 ];
 
-pub(super) async fn run(args: &Args, suite: &str, subtool: &str, arguments: Option<&str>) -> CliExit {
-    let arguments = match read(arguments) {
+/// A call that takes longer says what it waits for.
+const NOTICE_AFTER: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(args: &Args, suite: &str, subtool: &str, words: &[String]) -> CliExit {
+    let arguments = match TypedArguments::read(words) {
         Ok(arguments) => arguments,
         Err(why) => {
             complain(&why);
             return CliExit::Usage;
         }
     };
-    match call(args, suite, subtool, &arguments).await {
+    match call(args, suite, subtool, arguments).await {
         Ok(exit) => exit,
         Err(unanswered) => unanswered.print(),
     }
 }
 
-/// A JSON object: as it was typed, from a file, or from standard input.
-fn read(given: Option<&str>) -> Result<Value, String> {
-    let text = match given {
-        None => return Ok(json!({})),
-        Some("-") => {
-            let mut text = String::new();
-            let read = std::io::stdin().lock().read_to_string(&mut text);
-            read.map_err(|error| format!("standard input cannot be read: {error}"))?;
-            text
-        }
-        Some(file) if file.starts_with('@') => std::fs::read_to_string(&file[1..])
-            .map_err(|error| format!("`{}` cannot be read: {error}", &file[1..]))?,
-        Some(text) => text.to_owned(),
-    };
-    match serde_json::from_str(&text) {
-        Ok(object @ Value::Object(_)) => Ok(object),
-        Ok(_) => Err("the arguments are no JSON object: write '{\"name\": \"value\"}'".to_owned()),
-        Err(error) => Err(format!("the arguments are no JSON: {error}; write '{{\"name\": \"value\"}}'")),
-    }
-}
-
-async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Result<CliExit, AskError> {
+async fn call(
+    args: &Args,
+    suite: &str,
+    subtool: &str,
+    arguments: TypedArguments,
+) -> Result<CliExit, AskError> {
     let known = send_order(args, "explain", suite).await?;
     let name = known["name"].as_str().unwrap_or(suite).to_owned();
     let server = known["child"].as_str().unwrap_or(suite).to_owned();
@@ -76,6 +69,19 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
             shell_word(&server)
         )));
     }
+    let schema = match arguments.need_schema() {
+        true => introspect::schema(args, &name, &server, subtool).await?,
+        false => Value::Null,
+    };
+    let arguments = match arguments.into_object(&schema) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            complain(&why);
+            let words = format!("{} {}", shell_word(&server), shell_word(subtool));
+            remark!("`switchboard introspect {words}` shows what it takes");
+            return Ok(CliExit::Usage);
+        }
+    };
     let person = std::io::stdin().is_terminal() && person_reads_errors();
     // A new version is approved by `switchboard allow`, not in the middle of a call.
     let asks = person && known["waiting"].is_null();
@@ -89,10 +95,16 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
     let mut answer = Box::pin(talk.send(&request("tools/call", &params)));
     let mut news = CallProgress::default();
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
+    let begun = tokio::time::Instant::now();
+    let mut second = tokio::time::interval_at(begun + NOTICE_AFTER, Duration::from_secs(1));
     let answer = loop {
         let message = tokio::select! {
             biased;
             _ = &mut interrupted => break None,
+            _ = second.tick() => {
+                news.waits(&server, subtool, begun.elapsed());
+                continue;
+            }
             Some(message) = talk.mail.recv() => message,
             answer = &mut answer => break Some(answer.map_err(|unanswered| match unanswered {
                 AskError::Broken(_) => {
@@ -118,13 +130,32 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
         complain(&format!("cancelled `{subtool}` of `{server}`"));
         return Ok(CliExit::Interrupted);
     };
-    Ok(print_result(args, &answer))
+    let exit = print_result(args, &answer);
+    if matches!(
+        answer["result"]["_meta"]["switchboard"]["kind"].as_str(),
+        Some("invalid_arguments" | "unknown_tool")
+    ) {
+        let words = match answer["result"]["_meta"]["switchboard"]["kind"] == "unknown_tool" {
+            true => shell_word(&server),
+            false => format!("{} {}", shell_word(&server), shell_word(subtool)),
+        };
+        remark!("`switchboard introspect {words}` shows more");
+    }
+    Ok(exit)
+}
+
+/// A refusal without the lines that are for a model.
+fn for_user(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with("{\"action\":"));
+    lines.collect::<Vec<_>>().join("\n").replace("subtool `", "tool `")
 }
 
 /// Shows progress and logs, and answers questions, while a call runs.
 #[derive(Default)]
 struct CallProgress {
     shown: bool,
+    /// Whether the server reports progress, which is better than our own.
+    reported: bool,
 }
 
 impl CallProgress {
@@ -156,10 +187,19 @@ impl CallProgress {
         None
     }
 
+    /// Says that there is no answer yet.
+    fn waits(&mut self, server: &str, subtool: &str, since: Duration) {
+        if person_reads_errors() && !self.reported {
+            progress(&printable!("waiting for `{subtool}` of `{server}` … {} s", since.as_secs()));
+            self.shown = true;
+        }
+    }
+
     fn progress(&mut self, told: &Value) {
         if !person_reads_errors() {
             return;
         }
+        self.reported = true;
         let number = |value: &Value| value.as_f64().map(|number| number.to_string());
         let mut line = number(&told["progress"]).unwrap_or_default();
         if let Some(total) = number(&told["total"]) {
@@ -208,8 +248,7 @@ pub(super) fn print_result(args: &Args, answer: &Value) -> CliExit {
         if args.json {
             print_json(result);
         }
-        let said = result["content"][0]["text"].as_str().unwrap_or_default();
-        failed(&said);
+        failed(&for_user(result["content"][0]["text"].as_str().unwrap_or_default()));
         return exit_of(Some(kind));
     }
     if args.json {
@@ -267,15 +306,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_an_object_wherever_they_come_from() {
-        assert_eq!(read(None), Ok(json!({})));
-        assert_eq!(read(Some(r#"{"a": 1}"#)), Ok(json!({ "a": 1 })));
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), r#"{"b": 2}"#).unwrap();
-        assert_eq!(read(Some(&format!("@{}", file.path().display()))), Ok(json!({ "b": 2 })));
-        for wrong in ["[1]", "nonsense", "", "@/nonexistent/file"] {
-            assert!(read(Some(wrong)).is_err(), "{wrong}");
-        }
+    fn a_user_reads_no_instructions_for_a_model() {
+        let text = "missing `a` of subtool `x` (suite `k_suite`): x(a: string)\n{\"action\":\"introspect\",\"subtool\":\"x\"} shows its schema";
+        assert_eq!(for_user(text), "missing `a` of tool `x` (suite `k_suite`): x(a: string)");
     }
 
     #[test]

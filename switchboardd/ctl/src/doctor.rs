@@ -1,12 +1,14 @@
 //! `switchboard doctor`: finds everything that does not work, each with the command that fixes it. Works
-//! without a daemon; changes nothing.
+//! without a daemon; changes nothing, unless `--fix` asks for it.
 
 mod definitions;
 mod files;
 mod hosts;
 mod machine;
+mod repair;
 mod running;
 
+pub(super) use hosts::own_servers;
 pub(super) use running::is_locked;
 
 use serde_json::{Value, json};
@@ -14,10 +16,12 @@ use switchboard_wire::visible::{Printable, visible};
 
 use super::CliExit;
 use super::local_config::LocalConfig;
-use super::output::{Paint, Tone, count, print, print_json, say, width, wrap};
+use super::output::{Paint, Tone, complain, count, print, print_json, say, width, wrap};
 use super::status;
 use crate::args::Args;
 use switchboardd::daemon;
+
+use repair::Repair;
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,32 +52,95 @@ pub(super) struct Finding {
     what: String,
     /// The command that fixes it.
     fix: Option<String>,
+    /// What `--fix` does about it.
+    repair: Option<Repair>,
+    /// How it is shown together with others of its kind.
+    fold: Option<Fold>,
+}
+
+/// Findings with the same heading become one in what users read.
+#[derive(Debug, Clone)]
+pub(super) struct Fold {
+    heading: &'static str,
+    item: String,
+    /// The command that fixes all of them.
+    fix: &'static str,
 }
 
 impl Finding {
     fn fine(about: &'static str, what: impl Into<String>) -> Self {
-        Self { severity: Severity::Fine, about, what: what.into(), fix: None }
+        Self { severity: Severity::Fine, about, what: what.into(), fix: None, repair: None, fold: None }
     }
 
     fn warning(about: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, about, what: what.into(), fix: Some(fix.into()) }
+        Self {
+            severity: Severity::Warning,
+            about,
+            what: what.into(),
+            fix: Some(fix.into()),
+            repair: None,
+            fold: None,
+        }
     }
 
     fn error(about: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, about, what: what.into(), fix: Some(fix.into()) }
+        Self {
+            severity: Severity::Error,
+            about,
+            what: what.into(),
+            fix: Some(fix.into()),
+            repair: None,
+            fold: None,
+        }
     }
 }
 
-pub(super) async fn run(args: &Args) -> CliExit {
-    let findings = find_all(args).await;
+impl Finding {
+    fn with_repair(mut self, repair: Repair) -> Self {
+        self.repair = Some(repair);
+        self
+    }
+
+    fn with_fold(mut self, heading: &'static str, item: impl Into<String>, fix: &'static str) -> Self {
+        self.fold = Some(Fold { heading, item: item.into(), fix });
+        self
+    }
+}
+
+pub(super) async fn run(args: &Args, fix: bool) -> CliExit {
+    let mut findings = find_all(args).await;
+    let repairs: Vec<Repair> = findings.iter().filter_map(|finding| finding.repair.clone()).collect();
+    let mut fixed = Vec::new();
+    if fix {
+        for repair in &repairs {
+            match repair.run() {
+                Ok(done) => fixed.push(done),
+                Err(why) => complain(&why),
+            }
+        }
+        if !repairs.is_empty() {
+            findings = find_all(args).await;
+        }
+    }
     let worst = findings.iter().map(|finding| finding.severity).max();
     if args.json {
         print_json(&json!({
             "ok": worst != Some(Severity::Error),
             "findings": findings.iter().map(as_json).collect::<Vec<_>>(),
+            "fixed": fixed,
         }));
     } else {
+        fixed.iter().for_each(|done| say!("fixed: {}", visible(done)));
+        if fix && fixed.is_empty() {
+            say!("nothing here can be fixed without you");
+        }
+        if fix {
+            say!("");
+        }
         print_findings(&findings);
+        if !fix && !repairs.is_empty() {
+            say!("`switchboard doctor --fix` fixes {} of these", repairs.len());
+        }
     }
     if worst == Some(Severity::Error) { CliExit::Error } else { CliExit::Ok }
 }
@@ -102,7 +169,7 @@ async fn find_all(args: &Args) -> Vec<Finding> {
         }
         findings.extend(unused.into_iter().map(|(_, finding)| finding));
         findings.extend(machine::path(&local).await);
-        findings.extend(definitions::check(&local, project.as_ref()).await);
+        findings.extend(definitions::check(args, &local, project.as_ref(), hosts::own_servers(&home)).await);
         findings.extend(running::port(status.as_ref(), &local.personal.config));
     }
     findings.extend(running::suites(status.as_ref()));
@@ -115,14 +182,42 @@ async fn find_all(args: &Args) -> Vec<Finding> {
 }
 
 fn as_json(finding: &Finding) -> Value {
-    let Finding { severity, about, what, fix } = finding;
+    let Finding { severity, about, what, fix, .. } = finding;
     json!({ "severity": severity.as_str(), "about": about, "what": what, "mend": fix })
+}
+
+/// One finding for all that share a heading.
+fn folded(findings: &[Finding]) -> Vec<Finding> {
+    let mut shown: Vec<Finding> = Vec::new();
+    for finding in findings {
+        let Some(Fold { heading, fix, .. }) = &finding.fold else {
+            shown.push(finding.clone());
+            continue;
+        };
+        let alike = |one: &&Finding| one.fold.as_ref().is_some_and(|fold| fold.heading == *heading);
+        if shown.iter().any(|one| alike(&one)) {
+            continue;
+        }
+        let items: Vec<&str> = findings
+            .iter()
+            .filter(alike)
+            .filter_map(|one| one.fold.as_ref().map(|fold| fold.item.as_str()))
+            .collect();
+        let mut one = finding.clone();
+        if items.len() > 1 {
+            one.what = format!("{} {heading}: {}", items.len(), items.join(", "));
+            one.fix = Some((*fix).to_owned());
+        }
+        shown.push(one);
+    }
+    shown
 }
 
 fn print_findings(findings: &[Finding]) {
     let paint = Paint::for_stdout();
-    let mut sorted: Vec<&Finding> = findings.iter().collect();
-    sorted.sort_by_key(|finding| finding.severity);
+    let mut sorted = folded(findings);
+    // The worst first: it stands where one begins to read.
+    sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let wide = width().min(120);
     for finding in sorted {
         let (mark, tone) = match finding.severity {

@@ -9,6 +9,7 @@ use switchboard_definitions::document::Problem;
 use switchboard_wire::printable;
 
 use super::CliExit;
+use super::at_once::run_all;
 use super::output::{columns_of, count, failed, indented, print, print_json, remark, say};
 use crate::args::Args;
 use switchboardd::Caller;
@@ -65,13 +66,17 @@ pub(super) async fn run(args: &Args) -> CliExit {
             catalog.config().discover_globs.join(", ")
         );
     }
-    for suite in &catalog.suites {
+    let caller = daemon.anonymous_session(&workspace).caller.clone();
+    let jobs = catalog.suites.iter().map(|suite| (suite.child_name().to_owned(), subtools(suite, &caller)));
+    let started = run_all("starting", jobs.collect()).await;
+    let mut failures = Vec::new();
+    for (suite, started) in catalog.suites.iter().zip(started) {
         let (name, server, file) = (&suite.name, suite.child_name(), &suite.definition.file);
         if !args.json {
             say!("{name}  ({server}, {})", file.display());
         }
         let mut one = json!({ "name": &**name, "server": server, "file": file });
-        match subtools(suite, &daemon.anonymous_session(&workspace).caller).await {
+        match started {
             Ok(tools) if args.json => one["tools"] = as_json(suite, &tools),
             Ok(tools) => {
                 say!("  {}", indented(suite.description(&suite.facts())));
@@ -83,6 +88,7 @@ pub(super) async fn run(args: &Args) -> CliExit {
                     _ => CliExit::ChildFailed,
                 };
                 remark!("  {}", indented(&failure));
+                failures.push(server);
                 one["error"] = json!(failure.to_string());
             }
         }
@@ -92,9 +98,27 @@ pub(super) async fn run(args: &Args) -> CliExit {
     if args.json {
         let problems: Vec<String> = problems().map(ToString::to_string).collect();
         print_json(&json!({ "suites": told, "problems": problems }));
+    } else if !told.is_empty() {
+        say!("");
+        say!("{}", summarized(told.len(), &failures));
     }
     daemon.services.registry.stop_all().await;
     exit
+}
+
+/// `9 of 13 servers answer; these do not: a, b`.
+fn summarized(all: usize, failures: &[&str]) -> String {
+    match failures {
+        [] if all == 1 => "the server answers".to_owned(),
+        [] => format!("all {all} servers answer"),
+        _ => format!(
+            "{} of {} answer{}; these do not: {} (`switchboard explain NAME` says more)",
+            all - failures.len(),
+            count(all, "server"),
+            if all - failures.len() == 1 { "s" } else { "" },
+            failures.join(", ")
+        ),
+    }
 }
 
 /// Starts the child and returns its tool list.
@@ -108,12 +132,15 @@ pub(super) async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<
     if let Some(pool) = &suite.pool
         && tokio::time::timeout(LIST_TIMEOUT, pool.manifest_kept()).await.is_err()
     {
-        remark!("  what it offers was not written down: it takes longer than {} s", LIST_TIMEOUT.as_secs());
+        remark!(
+            "  its prompts and resources are not remembered: listing them takes longer than {} s",
+            LIST_TIMEOUT.as_secs()
+        );
     }
     Ok(tools)
 }
 
-/// Subtools that are not exposed are marked.
+/// Tools that hosts do not see are marked.
 fn show(suite: &Suite, list: &ToolList) {
     let width = list.tools.iter().map(|tool| columns_of(&tool.name)).max().unwrap_or(0).min(40);
     for tool in &list.tools {
@@ -123,7 +150,8 @@ fn show(suite: &Suite, list: &ToolList) {
         print(&printable!("  {mark} {}{:pad$}  {line}", tool.name, "").trim_end());
     }
     let hidden = list.tools.iter().filter(|tool| !suite.settings.expose.permits(&tool.name)).count();
-    say!("    {}, {hidden} not exposed (-)", count(list.tools.len(), "subtool"));
+    let note = if hidden == 0 { String::new() } else { format!(", {hidden} hidden (-)") };
+    say!("    {}{note}", count(list.tools.len(), "tool"));
 }
 
 fn as_json(suite: &Suite, list: &ToolList) -> Value {

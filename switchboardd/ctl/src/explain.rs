@@ -135,7 +135,7 @@ fn origin(found: &FoundDefinition<'_>) -> Vec<Fact> {
     }
     let settings = layer.config.suite(&definition.name);
     if !settings.expose.is_open() {
-        facts.push(("expose", "some subtools only, see `suites` in the config".to_owned()));
+        facts.push(("expose", "only some tools; see `suites` in the config".to_owned()));
     }
     if let Ok(launch @ Launch::Process(_)) = &definition.launch {
         facts.push(("roots", roots(RootsOf::children(launch, settings.pool)).to_owned()));
@@ -260,15 +260,15 @@ fn trust(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
             None => "held: nobody has allowed it".to_owned(),
         },
         (TrustStatus::Outdated { .. }, record) => format!(
-            "the version that was allowed {} serves on; its file says something else by now",
+            "the version that was allowed {} keeps running; its file has changed since",
             record.map(said).unwrap_or_default()
         ),
         (TrustStatus::Allowed, Some(record @ TrustRecord { verdict: Decision::Allow(_), .. })) => {
             format!("allowed {}", said(record))
         }
         (TrustStatus::Allowed, _) => match root {
-            Some(root) if !found.own => format!("allowed: everything in {} is", root.display()),
-            _ => "your own, which needs no word".to_owned(),
+            Some(root) if !found.own => format!("allowed, like everything in {}", root.display()),
+            _ => "your own; no approval needed".to_owned(),
         },
     };
     vec![("trust", text)]
@@ -287,7 +287,13 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
         TrustStatus::Allowed => {}
     }
     let Some(live) = live else {
-        return vec![("state", "no daemon runs, or it does not know it; `switchboard start`".to_owned())];
+        let why = match found.trust_status {
+            TrustStatus::Denied => "you denied it, so that editors do not see it",
+            _ => {
+                "no daemon runs, or it has not seen this file yet; `switchboard start`, or `switchboard reload`"
+            }
+        };
+        return vec![("state", why.to_owned())];
     };
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let since = |value: &Value| age(value.as_u64().unwrap_or(0));
@@ -298,7 +304,7 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
         facts.push(("speaks", format!("{} ({}), as {who}", text(&speaks["revision"]), text(&speaks["era"]))));
     }
     if let Some(subtools) = live["subtools"].as_u64() {
-        facts.push(("subtools", subtools.to_string()));
+        facts.push(("tools", subtools.to_string()));
     }
     if live["show"]["as"] == "tools" {
         facts.push(("shown as", "its own tools".to_owned()));
@@ -311,7 +317,7 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
         facts.push((
             "pool",
             format!(
-                "scope {}, {} of {} running, {} kept warm, let go after {} idle, {} started so far",
+                "scope {}, {} of {} running, {} kept warm, stopped after {} idle, {} started so far",
                 text(&pool["scope"]),
                 list(&live["children"]).len(),
                 pool["max"],
@@ -324,7 +330,7 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
     for child in list(&live["children"]) {
         let pid = child["pid"].as_u64().map_or_else(|| "remote".to_owned(), |pid| format!("pid {pid}"));
         facts.push((
-            "child",
+            "process",
             format!("{pid}, up {}, {} in flight", since(&child["ageMs"]), child["inFlight"]),
         ));
     }

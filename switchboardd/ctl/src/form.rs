@@ -8,7 +8,8 @@ use switchboard_wire::visible::Printable;
 use super::output::{print_remark, remark};
 use super::prompt;
 
-/// Asks, and returns the result of an `elicitation/create`. An empty answer to a required field declines.
+/// Asks, and returns the result of an `elicitation/create`. What is required is asked until it is answered; the end of
+/// the input (Ctrl-D) declines.
 pub(super) async fn ask(server: &str, params: &Value) -> Value {
     let message = params["message"].as_str().unwrap_or_default();
     // The server's line breaks stay; nothing else that it wrote can move the cursor.
@@ -25,17 +26,17 @@ pub(super) async fn ask(server: &str, params: &Value) -> Value {
     let mut content = Map::new();
     for field in &fields {
         loop {
-            let Ok(typed) = prompt::line(&field.question()).await else { return declined };
+            let Ok(typed) = prompt::line(&field.question()).await else {
+                remark!("declined");
+                return declined;
+            };
             match field.value(typed.trim()) {
                 Ok(Some(value)) => {
                     content.insert(field.name.clone(), value);
                     break;
                 }
                 Ok(None) if !field.required => break,
-                Ok(None) => {
-                    remark!("declined");
-                    return declined;
-                }
+                Ok(None) => remark!("  this is required; Ctrl-D declines the whole form"),
                 Err(why) => print_remark(&why),
             }
         }
@@ -82,8 +83,9 @@ impl FormField {
             "string" => "text".to_owned(),
             kind => kind.to_owned(),
         };
-        let default = self.default.as_ref().map_or(String::new(), |value| format!(", else {value}"));
-        let may = if self.required || self.default.is_some() { "" } else { ", or nothing" };
+        let default = self.default.as_ref().map_or(String::new(), |value| format!(", default {value}"));
+        let may = if self.required { ", required" } else { ", may be empty" };
+        let may = if self.default.is_some() { "" } else { may };
         printable!("  {} ({what}{default}{may}): ", self.title)
     }
 
@@ -95,7 +97,7 @@ impl FormField {
         if !self.choices.is_empty() {
             return match self.choices.iter().find(|choice| choice.eq_ignore_ascii_case(typed)) {
                 Some(choice) => Ok(Some(json!(choice))),
-                None => Err(printable!("one of {}", self.choices.join(", "))),
+                None => Err(printable!("  write one of {}", self.choices.join(", "))),
             };
         }
         let value = match self.kind.as_str() {
@@ -109,7 +111,12 @@ impl FormField {
             "array" => Some(typed.split(',').map(|part| json!(part.trim())).collect()),
             _ => Some(json!(typed)),
         };
-        value.map(Some).ok_or_else(|| printable!("that is no {}", self.kind))
+        let wanted = match self.kind.as_str() {
+            "boolean" => "y or n",
+            "integer" => "a whole number",
+            kind => return value.map(Some).ok_or_else(|| printable!("  that is not a {kind}")),
+        };
+        value.map(Some).ok_or_else(|| printable!("  that is not {wanted}"))
     }
 }
 
@@ -138,6 +145,6 @@ mod tests {
         assert_eq!(of("colour").value(""), Ok(Some(json!("red"))));
         assert!(of("colour").value("green").is_err());
         assert_eq!(of("sure").value("yes"), Ok(Some(json!(true))));
-        assert_eq!(of("colour").question(), "  colour (red | blue, else \"red\"): ");
+        assert_eq!(of("colour").question(), "  colour (red | blue, default \"red\"): ");
     }
 }

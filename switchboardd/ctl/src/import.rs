@@ -145,10 +145,12 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     if !args.json {
         import_results.iter().for_each(|import_result| report::print(import_result, import.which.dry_run));
         if import_results.is_empty() && problems.is_empty() {
-            say!("no host on this machine has servers of its own");
+            say!("no editor on this machine has servers of its own");
         }
     }
-    problems.iter().for_each(|problem| remark!("switchboard: {}; it was left alone", indented(problem)));
+    problems
+        .iter()
+        .for_each(|problem| remark!("switchboard: {}; the file was not changed", indented(problem)));
     if import.remove {
         remove(&mut setup_run, &state, &import_results, &failed);
     }
@@ -296,12 +298,12 @@ fn consider(
     let numbered = (2..).map(|number| format!("{wished}-{number}"));
     let name = std::iter::once(wished.clone()).chain(numbered).find(is_free).unwrap_or_default();
     if name != wished {
-        notes.push(format!("another server is called `{wished}`: this one is `{name}`"));
+        notes.push(format!("`{wished}` is the name of another server; this one is `{name}`"));
     } else if name != entry.name {
-        notes.push(format!("`{}` cannot be its name here: it is `{name}`", visible(&entry.name)));
+        notes.push(format!("`{}` cannot be a name here; it is `{name}`", visible(&entry.name)));
     }
     if let Some(project) = &entry.project {
-        notes.push(format!("was for {} only; now every host has it", project.display()));
+        notes.push(format!("was for {} only; now every project has it", project.display()));
     }
     names.insert(name.clone());
     launches.insert(launch, name.clone());

@@ -61,14 +61,16 @@ async fn print_suite(args: &Args, suite: &str, query: Option<&str>, full: bool) 
             tools(&introspect(args, name, server, &wanted).await?)
         }
     };
+    // As with `grep`: what was looked for is not there.
+    let exit = if shown.is_empty() && query.is_some() { CliExit::Error } else { CliExit::Ok };
     if args.json || full {
         print_json(&json!({ "suite": name, "server": server, "tools": shown }));
-        return Ok(CliExit::Ok);
+        return Ok(exit);
     }
     if shown.is_empty() {
         let about = query.map_or(String::new(), |query| format!(" about `{query}`"));
-        remark!("switchboard: `{name}` has no subtool{about}");
-        return Ok(CliExit::Ok);
+        remark!("switchboard: `{server}` has no tool{about}");
+        return Ok(exit);
     }
     let mut table = Table::default();
     for tool in &shown {
@@ -79,7 +81,7 @@ async fn print_suite(args: &Args, suite: &str, query: Option<&str>, full: bool) 
     table.lines(Paint::for_stdout(), width()).iter().for_each(print);
     if is_terminal() {
         remark!("");
-        remark!("`switchboard introspect {} SUBTOOL` shows what one takes", shell_word(server));
+        remark!("`switchboard introspect {} TOOL` shows what one takes", shell_word(server));
     }
     Ok(CliExit::Ok)
 }
@@ -98,6 +100,14 @@ async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -
             answer.await
         }
     }
+}
+
+/// The `inputSchema` of one tool; null if it is not shown, or there is no such tool.
+pub(super) async fn schema(args: &Args, suite: &str, server: &str, tool: &str) -> Result<Value, AskError> {
+    let wanted = json!({ "action": "introspect", "subtool": tool, "args": { "verbosity": "full" } });
+    let answer = introspect(args, suite, server, &wanted).await?;
+    let found = tools(&answer).into_iter().find(|one| one["name"] == tool);
+    Ok(found.map_or(Value::Null, |found| found["inputSchema"].clone()))
 }
 
 fn tools(answer: &Value) -> Vec<Value> {

@@ -59,7 +59,7 @@ async fn fulfil(request: KeyringRequest) -> Result<KeyringAnswer, String> {
             let mut values = BTreeMap::new();
             for (name, value) in found {
                 let value =
-                    String::from_utf8(value).map_err(|_| format!("the value of `{name}` is no text"))?;
+                    String::from_utf8(value).map_err(|_| format!("the value of `{name}` is not text"))?;
                 values.insert(name, SecretString::new(value));
             }
             Ok(KeyringAnswer { values })

@@ -1,9 +1,6 @@
 //! Starts servers once after `add` and `import`, so that what they offer is known, and described to hosts, when the
 //! first session begins. Only definitions of the user's own, which the command has just written.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use hyper::Method;
@@ -11,9 +8,10 @@ use serde_json::{Value, json};
 use switchboard_wire::visible::visible;
 
 use super::ask::{AskError, ask};
+use super::at_once::run_all;
 use super::daemon_session::request;
 use super::dry_run::{self, OfflineDaemon};
-use super::output::{count, person_reads_errors, remark, say};
+use super::output::{count, say};
 use crate::args::Args;
 
 /// How long all of them may take. The daemon answers sooner that a server is still starting, and goes on.
@@ -48,6 +46,10 @@ pub(super) async fn learn_imported(args: &Args, names: &[String]) -> Vec<Value> 
     let learned = learn(args, names).await;
     if !args.json {
         learned.iter().for_each(|one| say!("{}: it {}", visible(&one.name), visible(&one.sentence())));
+        let good = learned.iter().filter(|one| one.tools.is_ok()).count();
+        if learned.len() > 1 {
+            say!("{good} of {} answer", count(learned.len(), "server"));
+        }
     }
     learned.iter().map(LearnedServer::as_json).collect()
 }
@@ -57,14 +59,12 @@ pub(super) async fn learn(args: &Args, names: &[String]) -> Vec<LearnedServer> {
     if names.is_empty() {
         return Vec::new();
     }
-    if person_reads_errors() {
-        remark!("starting {}, to learn what can be done with it …", list(names));
-    }
     match ask(args, Method::GET, "/suites", None).await {
         Ok(known) => {
             let suite_of =
                 |name: &str| known["suites"].as_array()?.iter().find(|suite| suite["child"] == name).cloned();
-            all(names.iter().map(|name| bounded(name, in_daemon(args, suite_of(name)))).collect()).await
+            let starts = names.iter().map(|name| bounded(name, in_daemon(args, suite_of(name))));
+            run_all("starting", names.iter().cloned().zip(starts).collect()).await
         }
         Err(AskError::NoDaemon(_)) => here(args, names).await,
         Err(error) => not_started(names, &error.to_string()),
@@ -73,13 +73,6 @@ pub(super) async fn learn(args: &Args, names: &[String]) -> Vec<LearnedServer> {
 
 fn not_started(names: &[String], why: &str) -> Vec<LearnedServer> {
     names.iter().map(|name| LearnedServer { name: name.clone(), tools: Err(why.to_owned()) }).collect()
-}
-
-fn list(names: &[String]) -> String {
-    match names {
-        [one] => format!("`{one}` once"),
-        several => format!("{} servers once", several.len()),
-    }
 }
 
 async fn bounded(name: &str, start: impl Future<Output = Result<usize, String>>) -> LearnedServer {
@@ -93,7 +86,7 @@ async fn bounded(name: &str, start: impl Future<Output = Result<usize, String>>)
 
 /// The reason without the name, which the user has just typed.
 fn about_it(name: &str, why: &str) -> String {
-    match why.strip_prefix(&format!("child `{name}` ")) {
+    match why.strip_prefix(&format!("server `{name}` ")) {
         Some(rest) => format!("it {rest}"),
         None => why.to_owned(),
     }
@@ -101,7 +94,7 @@ fn about_it(name: &str, why: &str) -> String {
 
 /// `suite`: the daemon's view of it.
 async fn in_daemon(args: &Args, suite: Option<Value>) -> Result<usize, String> {
-    let suite = suite.ok_or("the daemon does not see it")?;
+    let suite = suite.ok_or("the daemon does not find it")?;
     let name = suite["name"].as_str().unwrap_or_default().to_owned();
     if suite["state"] == "held" {
         return Err("it is held; `switchboard allow` shows it and asks".to_owned());
@@ -133,23 +126,8 @@ async fn here(args: &Args, names: &[String]) -> Vec<LearnedServer> {
         let tools = dry_run::subtools(suite, &caller).await.map_err(|failure| failure.to_string())?;
         Ok(tools.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name)).count())
     };
-    let learned = all(names.iter().map(|name| bounded(name, start(name))).collect()).await;
+    let jobs = names.iter().map(|name| (name.clone(), bounded(name, start(name)))).collect();
+    let learned = run_all("starting", jobs).await;
     daemon.services.registry.stop_all().await;
     learned
-}
-
-/// Runs all of them at once; the results are in the same order.
-async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut running: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
-    let mut results: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, result) in running.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
-            if let Poll::Ready(done) = future.as_mut().poll(context) {
-                *result = Some(done);
-            }
-        }
-        if results.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    results.into_iter().flatten().collect()
 }

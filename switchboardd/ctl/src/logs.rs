@@ -4,10 +4,11 @@ mod tail;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hyper::Method;
 use serde_json::{Value, json};
+use switchboard_definitions::time::utc;
 use switchboard_wire::printable;
 use switchboard_wire::visible::Printable;
 
@@ -28,6 +29,48 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) struct LogQuery {
     pub(super) follow: bool,
     pub(super) lines: usize,
+    pub(super) since: Option<Duration>,
+}
+
+/// How many lines are shown if nobody says.
+pub(super) const DEFAULT_LINES: usize = 100;
+
+impl LogQuery {
+    /// The earliest time that is wanted, as it stands in lines of a log.
+    fn earliest(self) -> Option<String> {
+        let since = SystemTime::now().checked_sub(self.since?).unwrap_or(SystemTime::UNIX_EPOCH);
+        Some(utc(since))
+    }
+}
+
+/// Whether a line with this time is wanted. Times are compared as text, to the second.
+fn is_recent(at: &str, earliest: Option<&str>) -> bool {
+    const SECONDS: usize = "2026-11-18T16:22:37".len();
+    let cut = |text: &str| text.get(..SECONDS).map(ToOwned::to_owned);
+    earliest.is_none_or(|earliest| cut(at) >= cut(earliest))
+}
+
+/// The time at the start of a line of the daemon's log, or in its JSON.
+fn time_of(line: &str) -> Option<&str> {
+    let at = match line.strip_prefix('{') {
+        Some(_) => line.split_once("\"timestamp\":\"")?.1,
+        None => line,
+    };
+    let is_time = |at: &&str| at.len() > 19 && at.as_bytes()[4] == b'-' && at.as_bytes()[10] == b'T';
+    Some(at).filter(is_time)
+}
+
+/// The lines since the earliest time. A line without a time belongs to the one before it.
+fn recent(lines: Vec<String>, earliest: Option<&str>) -> Vec<String> {
+    let Some(earliest) = earliest else { return lines };
+    let mut is_wanted = false;
+    let mut keep = |line: &String| {
+        if let Some(at) = time_of(line) {
+            is_wanted = is_recent(at, Some(earliest));
+        }
+        is_wanted
+    };
+    lines.into_iter().filter(|line| keep(line)).collect()
 }
 
 pub(super) async fn run(args: &Args, suite: Option<&str>, wish: LogQuery) -> CliExit {
@@ -42,17 +85,19 @@ async fn of_suite(args: &Args, suite: &str, wish: LogQuery) -> CliExit {
         Ok(answer) => answer,
         Err(unanswered) => return unanswered.print(),
     };
-    let lines = lines(&answer);
+    let earliest = wish.earliest();
+    let is_wanted = |line: &&Value| is_recent(line["at"].as_str().unwrap_or_default(), earliest.as_deref());
+    let lines: Vec<Value> = lines(&answer).iter().filter(is_wanted).cloned().collect();
     let last = &lines[lines.len().saturating_sub(wish.lines)..];
     if args.json && !wish.follow {
         print_json(&json!({ "suite": answer["suite"], "server": answer["server"], "lines": last }));
         return CliExit::Ok;
     }
     if lines.is_empty() {
-        let what = if answer["remote"] == true {
-            "was not connected to yet"
-        } else {
-            "wrote nothing to its standard error yet"
+        let what = match (answer["remote"] == true, wish.since) {
+            (_, Some(_)) => "wrote nothing in this time",
+            (true, None) => "was not connected to yet",
+            (false, None) => "wrote nothing to its standard error yet",
         };
         remark!("switchboard: server `{}` {what}", answer["server"].as_str().unwrap_or(suite));
     }
@@ -132,7 +177,7 @@ async fn of_daemon(args: &Args, wish: LogQuery) -> CliExit {
         Some(_) => {
             let pid = &status.as_ref().map_or(&Value::Null, |status| &status["pid"]);
             failed(&format!(
-                "switchboardd (pid {pid}) was started in the foreground and writes its log there; `switchboard stop` and `switchboard start` have it write a file"
+                "switchboardd (pid {pid}) was started in the foreground and writes its log there; to have it write a file, run `switchboard stop` and `switchboard start`"
             ))
         }
         None => {
@@ -152,10 +197,11 @@ async fn of_daemon(args: &Args, wish: LogQuery) -> CliExit {
 }
 
 async fn of_file(args: &Args, file: &Path, wish: LogQuery) -> CliExit {
-    let last = match tail::last(file, wish.lines) {
+    let mut last = match tail::last(file, wish.lines) {
         Ok(last) => last,
         Err(error) => return failed(&format!("`{}` cannot be read: {error}", file.display())),
     };
+    last.lines = recent(last.lines, wish.earliest().as_deref());
     if args.json && !wish.follow {
         print_json(&json!({ "file": file, "lines": last.lines }));
         return CliExit::Ok;
@@ -178,7 +224,11 @@ async fn of_file(args: &Args, file: &Path, wish: LogQuery) -> CliExit {
 fn journalctl(args: &Args, wish: LogQuery) -> CliExit {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new("journalctl");
-    command.args(["--user", "--unit", "switchboardd", "--lines", &wish.lines.to_string()]);
+    let lines = if wish.lines == usize::MAX { "all".to_owned() } else { wish.lines.to_string() };
+    command.args(["--user", "--unit", "switchboardd", "--lines", &lines]);
+    if let Some(since) = wish.since {
+        command.arg(format!("--since=-{}s", since.as_secs()));
+    }
     if wish.follow {
         command.arg("--follow");
     }
@@ -189,4 +239,25 @@ fn journalctl(args: &Args, wish: LogQuery) -> CliExit {
     failed(&format!(
         "the log is in the journal, and `journalctl --user -u switchboardd` could not be run: {error}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lines_since_then_are_shown() {
+        let lines = [
+            "2026-11-18T10:00:00.000001Z  INFO daemon: old",
+            "  its second line",
+            "2026-11-18T10:00:05.5Z  INFO daemon: new",
+            "  its second line, too",
+            r#"{"timestamp":"2026-11-18T10:00:09.1Z","level":"INFO"}"#,
+            r#"{"timestamp":"2026-11-18T09:00:00.1Z","level":"INFO"}"#,
+        ];
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        assert_eq!(recent(lines.clone(), None), lines);
+        assert_eq!(recent(lines.clone(), Some("2026-11-18T10:00:05Z")), lines[2..5]);
+        assert!(recent(lines, Some("2026-11-18T10:00:10Z")).is_empty());
+    }
 }

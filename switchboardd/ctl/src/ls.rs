@@ -27,7 +27,7 @@ pub(super) async fn run(args: &Args) -> CliExit {
             "no suites: `switchboard add NAME -- COMMAND` defines a server, `switchboard import` takes those of your editors",
         );
     }
-    let mut table = Table::new(&["SUITE", "SERVER", "STATE", "SUBTOOLS", "FROM"]);
+    let mut table = Table::new(&["SUITE", "SERVER", "STATE", "TOOLS", "FROM"]);
     for suite in suites {
         let text = |key: &str| suite[key].as_str().unwrap_or("-").to_owned();
         table.row(vec![

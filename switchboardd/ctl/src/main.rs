@@ -8,10 +8,12 @@ mod add;
 mod allow;
 mod args;
 mod ask;
+mod at_once;
 mod browser;
 mod call;
 mod calls;
 mod check;
+mod complete;
 mod daemon_session;
 mod doctor;
 mod dry_run;
@@ -28,6 +30,7 @@ mod ls;
 mod open;
 mod output;
 mod overview;
+mod pin;
 mod prompt;
 mod revoke;
 mod savings;
@@ -39,6 +42,7 @@ mod shell_word;
 mod start;
 mod status;
 mod tokens;
+mod uninstall;
 mod unused_settings;
 
 use std::os::unix::process::CommandExt;
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Some(first) if first == SHELL_ENV => return switchboardd::run_shell(words),
         Some(first) if first == KEYRING => return keyring::run(),
         Some(first) if first == COUNT_TOKENS => return tokens::run(),
+        Some(first) if first == complete::COMPLETE => return complete::run(words),
         _ => {}
     }
     let args = args::parse();
@@ -88,6 +93,11 @@ fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> ExitCode {
+    let named = args.config.as_ref().filter(|_| args.dry_run || args.command.is_some());
+    if let Some(file) = named.filter(|file| !file.is_file()) {
+        output::complain(&format!("there is no config file `{}`", file.display()));
+        return output::close(args.json, CliExit::Error).into();
+    }
     if args.dry_run {
         let state = daemon::home().map(|home| daemon::state_folder(&home));
         let exit = match state.map_or(Ok(()), |state| check_state(&state)) {
@@ -100,7 +110,7 @@ async fn run(args: Args) -> ExitCode {
         return serve(&args).into();
     };
     if let Some(folder) = args.workspace.as_ref().filter(|folder| !folder.is_dir()) {
-        output::complain(&format!("`--workspace {}` is no folder", folder.display()));
+        output::complain(&format!("`--workspace {}` is not a directory", folder.display()));
         return output::close(args.json, CliExit::Usage).into();
     }
     if uses_state(command)
@@ -113,7 +123,8 @@ async fn run(args: Args) -> ExitCode {
     let exit = match command {
         Command::Overview => overview::run(&args).await,
         Command::Socket => overview::socket(&args),
-        Command::Status => status::run(&args).await,
+        Command::Status { watch: true } => status::watch(&args).await,
+        Command::Status { watch: false } => status::run(&args).await,
         Command::Savings => savings::run(&args).await,
         Command::Start => start::run(&args).await,
         Command::Stop => start::stop(&args).await,
@@ -121,9 +132,7 @@ async fn run(args: Args) -> ExitCode {
         Command::Introspect { suite, query, full } => {
             introspect::run(&args, suite, query.as_deref(), *full).await
         }
-        Command::Call { suite, subtool, arguments } => {
-            call::run(&args, suite, subtool, arguments.as_deref()).await
-        }
+        Command::Call { suite, subtool, arguments } => call::run(&args, suite, subtool, arguments).await,
         Command::Calls(query) => calls::run(&args, query).await,
         Command::Completions { shell } => shell::completions(args.json, *shell),
         Command::Man { page, out } => shell::man(args.json, page.as_deref(), out.as_deref()),
@@ -138,18 +147,21 @@ async fn run(args: Args) -> ExitCode {
         Command::Setup(setup) => setup::run(&args, setup),
         Command::Import(import) => import::run(&args, import).await,
         Command::Undo(undo) => setup::undo(&args, undo),
+        Command::Uninstall(wish) => uninstall::run(&args, wish).await,
+        Command::Pin(wish) => pin::run(&args, wish).await,
         Command::Restart { suite } => start::restart(&args, suite.as_deref()).await,
         Command::Secret(what) => secret::run(&args, what).await,
         Command::Service(what) => service::run(&args, *what).await,
         Command::Login { child, no_browser } => login::run(&args, child, *no_browser).await,
         Command::Open { no_browser } => open::run(&args, *no_browser).await,
         Command::Logout { child } => login::leave(&args, child).await,
-        Command::Logs { suite, follow, lines } => {
-            let wish = logs::LogQuery { follow: *follow, lines: *lines };
+        Command::Logs { suite, follow, lines, since } => {
+            let lines = lines.unwrap_or(if since.is_some() { usize::MAX } else { logs::DEFAULT_LINES });
+            let wish = logs::LogQuery { follow: *follow, lines, since: *since };
             logs::run(&args, suite.as_deref(), wish).await
         }
         Command::Explain { suite } => explain::run(&args, suite).await,
-        Command::Doctor => doctor::run(&args).await,
+        Command::Doctor { fix } => doctor::run(&args, *fix).await,
     };
     output::close(args.json, exit).into()
 }
@@ -158,10 +170,10 @@ async fn run(args: Args) -> ExitCode {
 fn uses_state(command: &Command) -> bool {
     !matches!(
         command,
-        Command::Doctor
+        Command::Doctor { .. }
             | Command::Overview
             | Command::Socket
-            | Command::Status
+            | Command::Status { .. }
             | Command::Stop
             | Command::Completions { .. }
             | Command::Man { .. }

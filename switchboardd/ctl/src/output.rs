@@ -70,7 +70,29 @@ pub(super) fn print_json_line(value: &Value) -> io::Result<()> {
     write_out(&format!("{}\n", visible_json(&value.to_string())))
 }
 
+/// Prints a text in the place of everything on the screen; into a pipe, after what was printed before. Longer than the
+/// screen, its end is cut off. An error means that the reader went away.
+pub(super) fn print_screen(text: &Printable) -> io::Result<()> {
+    let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) else {
+        return write_out(&format!("{}\n\n", text.as_str()));
+    };
+    let rows = usize::from(size.ws_row).saturating_sub(1).max(1);
+    let lines: Vec<&str> = text.as_str().lines().take(rows).collect();
+    // Each line ends with an order to erase the rest of it, so that the screen does not flicker.
+    write_out(&format!("\x1b[H{}\x1b[K\n\x1b[J", lines.join("\x1b[K\n")))
+}
+
+/// Whether nothing is printed: a command with one JSON answer runs others, which would print theirs.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
 fn write_out(text: &str) -> io::Result<()> {
+    if QUIET.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     ANSWERED.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -196,6 +218,12 @@ pub(super) fn width() -> usize {
         return usize::MAX;
     }
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80).max(MIN_WIDTH)
+}
+
+/// Width of the terminal that standard error goes to.
+pub(super) fn error_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
     size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80).max(MIN_WIDTH)
 }
 

@@ -144,7 +144,7 @@ fn render(savings: &Value, paint: Paint) -> Printable {
         _ => format!("without Switchboard about {} more", mib(&Value::from(more))),
     };
     lines.push(printable!(
-        "  children take {}, {more}; daemon {} and shims {}: {}",
+        "  servers take {}, {more}; daemon {} and shims {}: {}",
         mib(&memory["childrenBytes"]),
         mib(&memory["daemonBytes"]),
         mib(&memory["shimsBytes"]),
@@ -152,7 +152,7 @@ fn render(savings: &Value, paint: Paint) -> Printable {
     ));
     lines.push(paint.on(
         Tone::Quiet,
-        "  an estimate: what a further copy of a child takes is what the one that runs shares with nobody",
+        "  an estimate: what a further copy of a server takes is what the one that runs shares with nobody",
     ));
 
     lines.push(Printable::default());

@@ -1,5 +1,6 @@
 //! `switchboard secret`: values for `${NAME}` in definitions.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read};
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use switchboard_wire::printable;
 
 use super::CliExit;
 use super::ask::{AskError, ask};
-use super::output::{failed, indented, print_json, remark, say};
+use super::local_config::LocalConfig;
+use super::output::{Paint, Table, Tone, cell, failed, print, print_json, remark, say, toned, width};
 use super::prompt;
 use crate::args::{Args, Secret};
 use switchboardd::ChildEnvironment;
+use switchboardd::child::value_resolver::Origin;
 use switchboardd::daemon;
 use switchboardd::secrets::{READ_LIMIT, SecretLocation, Secrets, StoreOutcome, check_name};
 
@@ -26,7 +29,7 @@ pub(super) async fn run(args: &Args, what: &Secret) -> CliExit {
     };
     match what {
         Secret::Set { name } => set(args, &secrets, name).await,
-        Secret::Ls => ls(&secrets, args.json),
+        Secret::Ls => ls(args, &secrets).await,
         Secret::Rm { name } => match secrets.remove(name, &own_variables()).await {
             Ok(()) => {
                 match args.json {
@@ -60,7 +63,7 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> CliExit {
                 true => print_json(
                     &json!({ "stored": name, "in": SecretLocation::File, "noKeyring": why.to_string() }),
                 ),
-                false => say!("stored `{name}` in a private file (no keyring answered: {})", indented(why)),
+                false => say!("stored `{name}` in a file that only you can read; no keyring answered"),
             }
             if stale {
                 remark!("switchboard: the keyring still holds an older value of `{name}`");
@@ -89,27 +92,71 @@ async fn value(name: &str) -> io::Result<String> {
     Ok(value)
 }
 
-fn ls(secrets: &Secrets, as_json: bool) -> CliExit {
+/// The servers that need each name, and whether it has a value anywhere.
+async fn needs(args: &Args) -> BTreeMap<String, (Vec<String>, bool)> {
+    let mut needs: BTreeMap<String, (Vec<String>, bool)> = BTreeMap::new();
+    let Some(local) = LocalConfig::open_if_possible(args) else { return needs };
+    let project = local.here(args).map(|root| local.workspace(&root));
+    for entry in local.personal.entries.iter().chain(project.iter().flat_map(|project| &project.entries)) {
+        let Ok(launch) = &entry.definition.launch else { continue };
+        for (name, origin) in local.resolver.origins(launch).await {
+            let (users, is_missing) = needs.entry(name).or_default();
+            users.push(entry.definition.name.clone());
+            *is_missing |= matches!(origin, Origin::Nowhere);
+        }
+    }
+    needs
+}
+
+/// Secrets among these names that no server needs.
+pub(super) async fn unneeded(args: &Args, names: &[String]) -> Vec<String> {
+    let Ok(home) = daemon::home() else { return Vec::new() };
+    let secrets = Secrets::new(&daemon::files_in_use(&args.of_daemon(), &home).1);
+    let (stored, needs) = (secrets.list().unwrap_or_default(), needs(args).await);
+    names.iter().filter(|name| stored.contains_key(*name) && !needs.contains_key(*name)).cloned().collect()
+}
+
+async fn ls(args: &Args, secrets: &Secrets) -> CliExit {
     let list = match secrets.list() {
         Ok(list) => list,
         Err(error) => return failed(&error),
     };
-    if as_json {
-        let list: Vec<_> = list.iter().map(|(name, place)| json!({ "name": name, "in": place })).collect();
-        print_json(&json!({ "secrets": list }));
+    let needs = needs(args).await;
+    let users = |name: &str| needs.get(name).map_or_else(Vec::new, |(users, _)| users.clone());
+    let missing: Vec<&String> = needs
+        .iter()
+        .filter(|(name, (_, missing))| *missing && !list.contains_key(*name))
+        .map(|(name, _)| name)
+        .collect();
+    if args.json {
+        let one = |(name, place): (&String, &SecretLocation)| json!({ "name": name, "in": place, "usedBy": users(name) });
+        let list: Vec<_> = list.iter().map(one).collect();
+        let missing: Vec<_> =
+            missing.iter().map(|name| json!({ "name": name, "usedBy": users(name) })).collect();
+        print_json(&json!({ "secrets": list, "missing": missing }));
         return CliExit::Ok;
     }
-    if list.is_empty() {
+    if list.is_empty() && missing.is_empty() {
         say!("no secrets are set; `switchboard secret set NAME` sets one");
+        return CliExit::Ok;
     }
-    let width = list.keys().map(String::len).max().unwrap_or(0);
-    for (name, place) in list {
+    let mut table = Table::new(&["NAME", "KEPT IN", "USED BY"]);
+    for (name, place) in &list {
         let place = match place {
             SecretLocation::Keyring => "keyring",
             SecretLocation::File => "private file",
         };
-        say!("{name:width$}  {place}");
+        let used = users(name).join(", ");
+        table.row(vec![
+            cell(name),
+            cell(place),
+            if used.is_empty() { toned(Tone::Quiet, "no server") } else { cell(used) },
+        ]);
     }
+    for name in &missing {
+        table.row(vec![cell(name), toned(Tone::Bad, "missing"), cell(users(name).join(", "))]);
+    }
+    table.lines(Paint::for_stdout(), width()).iter().for_each(print);
     CliExit::Ok
 }
 

@@ -25,18 +25,16 @@ pub(super) use manager::ServiceManager;
 enum ServiceError {
     #[error("{0}")]
     Fatal(#[from] daemon::Fatal),
-    #[error(
-        "a service serves the socket that shims look for by themselves; leave `--socket` and `SWITCHBOARD_SOCKET` away"
-    )]
+    #[error("a service uses the default socket; run this without `--socket` and `SWITCHBOARD_SOCKET`")]
     OtherSocket,
     #[error(
         "`{0}` is in a build folder, which the next build changes; install it first, with a package or `cargo install` (README, \"Install\")"
     )]
     BuildFolder(String),
-    #[error("`{0}` is there and was not written by `switchboard service install`; move it away first")]
+    #[error("`{0}` exists and was not written by `switchboard service install`; move it away first")]
     NotOurs(String),
     #[error(
-        "there is no systemd for this user to keep the daemon: {0}\n  Nothing is lost: the first shim starts the daemon by itself.\n  In a container that is the way; in WSL put `systemd=true` under `[boot]` in /etc/wsl.conf; after `su` or `sudo` log in as that\n  user, or run `sudo loginctl enable-linger USER` once"
+        "there is no systemd for this user to keep the daemon: {0}\n  Nothing is lost: the first editor starts the daemon automatically.\n  In a container that is the way; in WSL put `systemd=true` under `[boot]` in /etc/wsl.conf; after `su` or `sudo` log in as that\n  user, or run `sudo loginctl enable-linger USER` once"
     )]
     NoManager(String),
     #[error("{0}")]
@@ -63,6 +61,15 @@ impl ServicePaths {
         let home = daemon::home()?;
         Ok(Self { paths: daemon::runtime_paths(&args.of_daemon(), &home), home })
     }
+}
+
+/// Whether `service install` has written units or an agent.
+pub(super) fn has_units(home: &Path) -> bool {
+    let files = match cfg!(target_os = "macos") {
+        true => vec![launchd::folder(home).join(format!("{}.plist", launchd::LABEL))],
+        false => [systemd::SOCKET, systemd::SERVICE].map(|name| systemd::folder(home).join(name)).to_vec(),
+    };
+    files.iter().any(|file| std::fs::read_to_string(file).is_ok_and(|text| units::is_ours(&text)))
 }
 
 pub(super) async fn run(args: &Args, what: Service) -> CliExit {
@@ -172,11 +179,11 @@ async fn on_linux(here: &ServicePaths) -> ServiceReport {
     report
         .say(format!("daemon     {} {}", service.text("ActiveState"), service.text("StatusText")).trim_end());
     if socket.is_active() && !socket.listens_at(&here.paths.socket) {
-        report.say(format!("warning    the unit listens elsewhere: {}", socket.text("Listen")));
+        report.say(format!("warning    the unit listens at another address: {}", socket.text("Listen")));
     }
     match lingers {
         Some(false) => {
-            report.say("linger     no: it ends with your last login; `loginctl enable-linger` keeps it")
+            report.say("linger     no: it stops when you log out; `loginctl enable-linger` keeps it running")
         }
         Some(true) => report.say("linger     yes"),
         None => {}

@@ -10,13 +10,14 @@ use switchboard_hosts::machine::{Evidence, Machine};
 use switchboard_hosts::mask::masked;
 use switchboard_hosts::record::{HostFileRecord, HostFileRecords};
 use switchboard_hosts::setup::{Plan, SetupKind, exposure, plan, plan_undo, set_up, undo as take_back};
-use switchboard_hosts::table::{HOSTS, by_id};
+use switchboard_hosts::table::{HOSTS, by_id, meant_by};
 use switchboard_hosts::{Host, shim};
 use switchboard_wire::printable;
 use switchboard_wire::visible::{Printable, visible};
 
 use super::CliExit;
-use super::output::{Paint, Tone, indented, print, print_json, remark, say};
+use super::doctor::own_servers;
+use super::output::{Paint, Tone, complain, indented, print, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, HostSelection, Setup, Undo};
 use switchboardd::daemon;
@@ -109,12 +110,16 @@ pub(super) fn run(args: &Args, setup: &Setup) -> CliExit {
         print(&Printable::text(text));
     }
     if setup_run.reports.is_empty() && snippets.is_empty() {
-        say!("no host was found on this machine; `--host NAME` sets one up all the same");
+        say!("no editor was found on this machine; `--host NAME` sets one up all the same");
     }
     if setup_run.reports.iter().any(HostFileReport::is_new) {
         say!("");
-        say!("what is set up is seen when a host is started again; `switchboard undo` takes it back");
-        say!("`switchboard import` takes over the servers that your hosts start themselves");
+        say!("restart your editors to see the change; `switchboard undo` takes it back");
+        if own_servers(&home) {
+            say!(
+                "`switchboard import --remove` has Switchboard run the servers that your editors start themselves"
+            );
+        }
     }
     setup_run.exit()
 }
@@ -143,7 +148,7 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> CliExit {
     if meant.is_empty() {
         match args.json {
             true => print_json(&json!({ "dryRun": undo.which.dry_run, "files": [] })),
-            false => say!("nothing to undo: no host's file was changed"),
+            false => say!("nothing to undo: no file of an editor was changed"),
         }
         return if problems.is_empty() { CliExit::Ok } else { CliExit::Error };
     }
@@ -158,7 +163,7 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> CliExit {
     };
     for record in &meant {
         let Some(host) = by_id(&record.host) else {
-            remark!("switchboard: `{}` is no host that this version knows", visible(&record.host));
+            remark!("switchboard: this version does not know the editor `{}`", visible(&record.host));
             continue;
         };
         let planned = plan_undo(host, record);
@@ -251,7 +256,7 @@ impl HostFileReport {
                 say!("{}: {word} ({})", self.host.name, visible(&self.file.display().to_string()));
             }
             Err(problem) => {
-                remark!("switchboard: {}: {}; it was left alone", self.host.name, indented(problem))
+                remark!("switchboard: {}: {}; the file was not changed", self.host.name, indented(problem))
             }
         }
     }
@@ -288,32 +293,63 @@ fn action_word(kind: SetupKind, would: bool) -> &'static str {
         (SetupKind::Move, true) => "path would be updated",
         (SetupKind::Restore, false) => "restored as it was",
         (SetupKind::Restore, true) => "would be restored as it was",
-        (SetupKind::TakeOut, false) => "changed since by its host: only what is ours was taken out",
-        (SetupKind::TakeOut, true) => "changed since by its host: only what is ours would be taken out",
-        (SetupKind::RemoveImported, false) => "what was imported was taken out",
-        (SetupKind::RemoveImported, true) => "what was imported would be taken out",
-        (SetupKind::NothingLeft, _) => "nothing of ours is in it any more",
+        (SetupKind::TakeOut, false) => {
+            "the editor has changed it since: only what Switchboard did was undone"
+        }
+        (SetupKind::TakeOut, true) => {
+            "the editor has changed it since: only what Switchboard did would be undone"
+        }
+        (SetupKind::RemoveImported, false) => "the imported servers were removed",
+        (SetupKind::RemoveImported, true) => "the imported servers would be removed",
+        (SetupKind::NothingLeft, _) => "nothing of Switchboard is left in it",
     }
 }
 
-/// The hosts with the typed ids.
-pub(super) fn named(ids: &[String]) -> Result<Vec<&'static Host>, CliExit> {
+/// The hosts that the user named.
+pub(super) fn named(typed: &[String]) -> Result<Vec<&'static Host>, CliExit> {
     let mut hosts: Vec<&'static Host> = Vec::new();
-    for id in ids.iter().map(|id| id.trim()).filter(|id| !id.is_empty()) {
-        let Some(host) = by_id(id) else {
-            let known: Vec<_> = HOSTS.iter().map(|host| host.id).collect();
-            let hint = nearest(id, known.iter().copied()).map_or_else(
-                || format!("known are {}", known.join(", ")),
-                |near| format!("did you mean `{near}`?"),
-            );
-            remark!("switchboard: there is no host `{}`; {hint}", visible(id));
-            return Err(CliExit::Usage);
-        };
+    for typed in typed.iter().map(|typed| typed.trim()).filter(|typed| !typed.is_empty()) {
+        let host = one_named(typed).map_err(|why| {
+            complain(&why);
+            CliExit::Usage
+        })?;
         if !hosts.iter().any(|known| known.id == host.id) {
             hosts.push(host);
         }
     }
     Ok(hosts)
+}
+
+/// Of several that a name may mean, the only one on this machine.
+fn one_named(typed: &str) -> Result<&'static Host, String> {
+    let typed = visible(typed);
+    let ids = |hosts: &[&Host]| hosts.iter().map(|host| host.id).collect::<Vec<_>>();
+    match meant_by(&typed).as_slice() {
+        [one] => Ok(*one),
+        [] => {
+            let known = ids(&HOSTS.iter().collect::<Vec<_>>());
+            let hint = nearest(&typed, known.iter().copied()).map_or_else(
+                || format!("known editors are {}", known.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            Err(format!("there is no editor `{typed}`; {hint}"))
+        }
+        several => {
+            let machine = daemon::home().ok().map(|home| Machine::here(&home));
+            let here = |host: &&&Host| machine.as_ref().is_some_and(|machine| machine.trace(host).is_some());
+            match several.iter().filter(here).collect::<Vec<_>>().as_slice() {
+                [one] => {
+                    remark!(
+                        "`{typed}` is taken as `{}`, the only one of {} here",
+                        one.id,
+                        ids(several).join(", ")
+                    );
+                    Ok(**one)
+                }
+                _ => Err(format!("`{typed}` may be {}; write which one", ids(several).join(" or "))),
+            }
+        }
+    }
 }
 
 /// Other programs' files are changed only with the user's consent.
@@ -323,7 +359,7 @@ pub(super) fn refuse_unasked(args: &Args, which: &HostSelection) -> Option<CliEx
         return None;
     }
     remark!(
-        "switchboard: nobody can be asked here; `--yes` goes on without asking, `--dry-run` shows what would be done"
+        "switchboard: not a terminal, so nobody can be asked: use `--yes`, or `--dry-run` to see what would be done"
     );
     Some(CliExit::Usage)
 }
@@ -334,14 +370,25 @@ fn agreed(file: &Path) -> bool {
 
 /// A unified diff with secrets masked.
 fn difference(host: &Host, file: &Path, plan: &Plan) -> String {
-    let shown = |text: &Option<String>| masked(host, text.as_deref().unwrap_or_default());
+    let shown = |text: &Option<String>| text.as_deref().map(|text| masked(host, text));
     let (before, after) = (shown(&plan.before), shown(&plan.after));
-    let diff = TextDiff::from_lines(&before, &after);
-    let name = |text: &Option<String>| match text {
+    unified(file, before.as_deref(), after.as_deref())
+}
+
+/// Prints what changes in a file of the user's own, which shows its values.
+pub(super) fn print_difference(heading: &str, file: &Path, before: &str, after: &str) {
+    say!("");
+    say!("{}", Paint::for_stdout().on(Tone::Strong, heading));
+    print(&coloured(&unified(file, Some(before), Some(after))));
+}
+
+fn unified(file: &Path, before: Option<&str>, after: Option<&str>) -> String {
+    let diff = TextDiff::from_lines(before.unwrap_or_default(), after.unwrap_or_default());
+    let name = |text: Option<&str>| match text {
         Some(_) => visible(&file.display().to_string()).into_owned(),
         None => "/dev/null".to_owned(),
     };
-    let mut lines = vec![format!("--- {}", name(&plan.before)), format!("+++ {}", name(&plan.after))];
+    let mut lines = vec![format!("--- {}", name(before)), format!("+++ {}", name(after))];
     for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
         lines.push(hunk.header().to_string());
         for change in hunk.iter_changes() {

@@ -1,18 +1,24 @@
 //! `switchboard completions` and `switchboard man`, generated from the command line's definition.
 
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use clap::Command;
 use clap_mangen::Man;
 use serde_json::json;
 
 use super::CliExit;
-use super::output::{failed, print_generated, print_json, say};
+use super::complete;
+use super::output::{failed, is_terminal, print_generated, print_json, say};
 use crate::args;
 
 pub(super) fn completions(as_json: bool, shell: clap_complete::Shell) -> CliExit {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut args::command(), "switchboard", &mut script);
+    match complete::script(shell) {
+        Some(text) => script.extend(text.as_bytes()),
+        // These shells complete commands and flags only.
+        None => clap_complete::generate(shell, &mut args::command(), "switchboard", &mut script),
+    }
     if as_json {
         print_json(&json!({ "shell": shell.to_string(), "script": String::from_utf8_lossy(&script) }));
     } else {
@@ -39,10 +45,23 @@ pub(super) fn man(as_json: bool, page: Option<&str>, out: Option<&Path>) -> CliE
     };
     if as_json {
         print_json(&json!({ "page": name, "roff": String::from_utf8_lossy(text) }));
-    } else {
+    } else if !is_terminal() || !show_page(text) {
         print_generated(text);
     }
     CliExit::Ok
+}
+
+/// Has `man` show a page; false if there is none, or it cannot.
+#[expect(clippy::disallowed_methods, reason = "the user's own pager, from the user's own command line")]
+fn show_page(text: &[u8]) -> bool {
+    let words: &[&str] = if cfg!(target_os = "macos") { &["mandoc", "-a"] } else { &["man", "-l", "-"] };
+    let spawned = Command::new(words[0]).args(&words[1..]).stdin(Stdio::piped()).spawn();
+    let Ok(mut viewer) = spawned else { return false };
+    if let Some(mut stdin) = viewer.stdin.take() {
+        // A reader that quits early is no error.
+        let _ = stdin.write_all(text);
+    }
+    viewer.wait().is_ok_and(|status| status.success())
 }
 
 fn write(as_json: bool, folder: &Path, pages: &[(String, Vec<u8>)]) -> CliExit {
@@ -58,6 +77,9 @@ fn write(as_json: bool, folder: &Path, pages: &[(String, Vec<u8>)]) -> CliExit {
         print_json(&json!({ "written": written }));
     } else {
         say!("{} pages in {}", written.len(), folder.display());
+        if folder.file_name().is_none_or(|name| name != "man1") {
+            say!("`man` finds them by name only in a folder that is called `man1`");
+        }
     }
     CliExit::Ok
 }
@@ -73,7 +95,7 @@ fn pages() -> Vec<(String, Vec<u8>)> {
     pages
 }
 
-fn add(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) {
+fn add(command: &clap::Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) {
     // `build` has given the command its full name, `switchboard-secret-set`.
     pages.push((name.to_owned(), rendered(command.clone())));
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
@@ -81,9 +103,10 @@ fn add(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-fn rendered(command: Command) -> Vec<u8> {
+fn rendered(command: clap::Command) -> Vec<u8> {
     let mut text = Vec::new();
     // Writing to a `Vec` cannot fail.
-    let _ = Man::new(command).manual("Switchboard").render(&mut text);
+    let source = concat!("switchboard ", env!("CARGO_PKG_VERSION"));
+    let _ = Man::new(command).source(source).manual("Switchboard").render(&mut text);
     text
 }

@@ -125,7 +125,7 @@ pub(super) async fn stop(args: &Args) -> CliExit {
     match paths.as_ref().map(|paths| paths.mark_stopped()) {
         // Without the folder there never was a daemon.
         Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-            remark!("switchboard: running shims may bring it back: {}", indented(error));
+            remark!("switchboard: editors that are open may bring it back: {}", indented(error));
         }
         _ => {}
     }
@@ -141,14 +141,19 @@ pub(super) async fn stop(args: &Args) -> CliExit {
             }
         };
     }
-    if let Err(unanswered) = ask_within(STOP_TIMEOUT, args, Method::POST, "/control/stop").await {
-        if let Some(paths) = &paths {
-            paths.forget_stop();
+    match ask_within(STOP_TIMEOUT, args, Method::POST, "/control/stop").await {
+        Ok(_) => {}
+        // Nothing to do. The mark stays: shims that are open do not start a daemon.
+        Err(AskError::NoDaemon(_)) if paths.as_ref().is_none_or(|paths| daemon::running(paths).is_none()) => {
+            return gone_for_now(args, "no switchboardd is running");
         }
-        return unanswered.print();
+        Err(unanswered) => {
+            paths.iter().for_each(|paths| paths.forget_stop());
+            return unanswered.print();
+        }
     }
     if !wait_gone(args, None).await {
-        return failed(&format!("switchboardd is still there after {} s", STOP_TIMEOUT.as_secs()));
+        return failed(&format!("switchboardd is still running after {} s", STOP_TIMEOUT.as_secs()));
     }
     // It no longer answers. It removes its file when everything is written, and its lock is free once it has
     // exited.
@@ -208,7 +213,7 @@ fn busy(status: &Value) -> String {
         }
     }
     if calls == 0 {
-        return "children to end".to_owned();
+        return "servers to end".to_owned();
     }
     format!(
         "{} in flight ({})",
@@ -227,7 +232,7 @@ pub(super) async fn restart(args: &Args, suite: Option<&str>) -> CliExit {
         }
         Ok(answer) => {
             let word = if answer["restarted"] == true {
-                "the next call starts it anew"
+                "it restarts on the next call"
             } else {
                 "it was not running; the next call starts it"
             };
@@ -247,7 +252,7 @@ async fn restart_daemon(args: &Args) -> CliExit {
         return unanswered.print();
     }
     if !wait_gone(args, before["boot"].as_str()).await {
-        return failed(&format!("switchboardd is still there after {} s", STOP_TIMEOUT.as_secs()));
+        return failed(&format!("switchboardd is still running after {} s", STOP_TIMEOUT.as_secs()));
     }
     // A shim that was connected, or a service manager, may have started the next one already.
     let status = match ask_within(STOP_TIMEOUT, args, Method::GET, "/status").await {
@@ -279,7 +284,7 @@ pub(super) async fn reload(args: &Args) -> CliExit {
     }
     let number = |key: &str| usize::try_from(answer[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
     let (suites, open) = (count(number("suites"), "suite"), count(number("workspaces"), "workspace"));
-    say!("read again: {suites} of your own, {open} open");
+    say!("reloaded: {suites} of your own, {open} open");
     for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         say!("problem: {}", indented(problem));
     }
@@ -296,6 +301,6 @@ mod tests {
         let idle = json!({ "child": "idle", "children": [{ "inFlight": 0 }] });
         let status = json!({ "suites": [kid, idle], "workspaces": [] });
         assert_eq!(busy(&status), "2 calls in flight (`kid`)");
-        assert_eq!(busy(&json!({})), "children to end");
+        assert_eq!(busy(&json!({})), "servers to end");
     }
 }

@@ -1,10 +1,11 @@
-//! `switchboard status`: the daemon, its sessions, suites and children, and the last error.
+//! `switchboard status`: the daemon, its sessions, suites and running servers, and the last error.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
+use switchboard_definitions::suite_name::derived;
 use switchboard_wire::printable;
 use switchboard_wire::visible::Printable;
 
@@ -12,8 +13,8 @@ use super::CliExit;
 use super::ask::{about, ask_within};
 use super::local_config::LocalConfig;
 use super::output::{
-    Cell, Paint, Table, Tone, age, cell, count, indented, memory, print, print_json, tilde, toned, width,
-    wrap,
+    Cell, Paint, Table, Tone, age, cell, count, indented, memory, print, print_json, print_json_line,
+    print_screen, tilde, toned, width, wrap,
 };
 use super::shell_word::shell_word;
 use crate::args::Args;
@@ -23,6 +24,8 @@ const UNKNOWN_SUBTOOL: &str = "_other";
 
 /// A daemon that takes longer is hung.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(20);
+
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(args: &Args) -> CliExit {
     match fetch_status(args).await {
@@ -35,6 +38,23 @@ pub(super) async fn run(args: &Args) -> CliExit {
             CliExit::Ok
         }
         Err(unanswered) => unanswered.print(),
+    }
+}
+
+/// Shows the status again and again until Ctrl-C, also while no daemon runs.
+pub(super) async fn watch(args: &Args) -> CliExit {
+    loop {
+        let told = fetch_status(args).await;
+        let printed = match (&told, args.json) {
+            (Ok(status), true) => print_json_line(status),
+            (Err(unanswered), true) => print_json_line(&json!({ "error": unanswered.to_string() })),
+            (Ok(status), false) => print_screen(&render(status)),
+            (Err(unanswered), false) => print_screen(&Printable::text(unanswered)),
+        };
+        if printed.is_err() {
+            return CliExit::Ok;
+        }
+        tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }
 
@@ -107,17 +127,20 @@ fn since(value: &Value) -> String {
 pub(super) fn render(status: &Value) -> Printable {
     let paint = Paint::for_stdout();
     let mut lines = daemon(status, paint);
-    section(&mut lines, paint, "session", &sessions(status));
+    let open = sessions(status);
+    section(&mut lines, paint, &count(open.len(), "session"), &open, "no editor is connected");
     let personal = list(&status["suites"]);
     let workspaces = list(&status["workspaces"]);
     let all: Vec<&Value> =
         personal.iter().chain(workspaces.iter().flat_map(|one| list(&one["suites"]))).collect();
-    section(&mut lines, paint, "suite", &suites(personal));
+    let own = suites(personal);
+    let if_empty = "no servers of your own; `switchboard import` or `switchboard add` defines some";
+    section(&mut lines, paint, &count(own.len(), "server"), &own, if_empty);
     for workspace in workspaces.iter().filter(|one| !list(&one["suites"]).is_empty()) {
         let suites = suites(list(&workspace["suites"]));
         let heading = format!(
             "{} of {}",
-            count(list(&workspace["suites"]).len(), "suite"),
+            count(list(&workspace["suites"]).len(), "server"),
             tilde(&text(&workspace["root"]))
         );
         lines.extend([Printable::default(), paint.on(Tone::Strong, heading)]);
@@ -125,7 +148,7 @@ pub(super) fn render(status: &Value) -> Printable {
     }
     let running = children(&all);
     if !running.is_empty() {
-        section(&mut lines, paint, "child", &running);
+        section(&mut lines, paint, &format!("{} running", count(running.len(), "server")), &running, "");
     }
     if let Some(said) = last_error(status, &all) {
         lines.push(Printable::default());
@@ -154,10 +177,10 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
         let mut of: Vec<_> = of.map(|name| format!("`{name}`")).collect();
         // Without a subtool, both names are the suite's.
         of.dedup();
+        let of = if of.is_empty() { String::new() } else { format!(", {}", of.join(" ")) };
         return Some(format!(
-            "last error, {} ago, {}: {}",
+            "last error, {} ago{of}: {}",
             age(past),
-            of.join(" "),
             on_one_line(last["message"].as_str().unwrap_or("-"))
         ));
     }
@@ -170,26 +193,27 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
     ))
 }
 
+/// `9.7 ms`, `4.7 s`.
+fn duration(ms: f64) -> String {
+    if ms < 1000.0 { format!("{ms:.1} ms") } else { format!("{:.1} s", ms / 1e3) }
+}
+
 /// How many calls there were, and how long they took.
 fn calls(calls: &Value) -> Option<String> {
     let total = calls["total"].as_u64().filter(|total| *total > 0)?;
-    let ms = |key: &str| calls[key].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
-    Some(format!(
-        "{total}, {} failed; half within {}, 99 % within {}",
-        calls["errors"],
-        ms("p50Ms"),
-        ms("p99Ms")
-    ))
+    let ms = |key: &str| calls[key].as_f64().map_or_else(|| "-".to_owned(), duration);
+    Some(format!("{total}, {} failed; median {}, p99 {}", calls["errors"], ms("p50Ms"), ms("p99Ms")))
 }
 
-fn section(lines: &mut Vec<Printable>, paint: Paint, what: &str, table: &Table) {
-    let plural = if what == "child" && table.len() != 1 {
-        format!("{} children", table.len())
+/// A table below its heading; without a row, what the user can do about that.
+fn section(lines: &mut Vec<Printable>, paint: Paint, heading: &str, table: &Table, if_empty: &str) {
+    lines.push(Printable::default());
+    if table.is_empty() {
+        lines.push(paint.on(Tone::Quiet, if_empty));
     } else {
-        count(table.len(), what)
-    };
-    lines.extend([Printable::default(), paint.on(Tone::Strong, plural)]);
-    lines.extend(table.lines(paint, width()));
+        lines.push(paint.on(Tone::Strong, heading));
+        lines.extend(table.lines(paint, width()));
+    }
 }
 
 fn daemon(status: &Value, paint: Paint) -> Vec<Printable> {
@@ -229,7 +253,7 @@ fn daemon(status: &Value, paint: Paint) -> Vec<Printable> {
                 "the journal (`journalctl --user -u switchboardd`)".to_owned()
             }
             Value::Object(file) => file.get("file").map_or_else(String::new, |file| tilde(&text(file))),
-            _ => "the standard error of whoever started it".to_owned(),
+            _ => "the standard error of the process that started it".to_owned(),
         }),
     );
     if let Some(calls) = calls(&status["calls"]) {
@@ -245,7 +269,7 @@ fn daemon(status: &Value, paint: Paint) -> Vec<Printable> {
 /// Why there is no TCP, and the fix: another port helps only if the port is the problem.
 fn no_tcp(place: &Value, why: &str) -> String {
     match place["noToken"] == true {
-        true => format!("{why}; mend that, then `switchboard restart`"),
+        true => format!("{why}; fix that, then `switchboard restart`"),
         false => format!("{why}; set `http.listen` to another port, then `switchboard restart`"),
     }
 }
@@ -283,14 +307,9 @@ pub(super) fn state(state: &Value) -> Cell {
 }
 
 fn suites(suites: &[Value]) -> Table {
-    let mut table = Table::new(&["SUITE", "STATE", "SUBTOOLS", "NOTE"]);
+    let mut table = Table::new(&["SERVER", "STATE", "TOOLS", "NOTE"]);
     for suite in suites {
-        table.row(vec![
-            cell(text(&suite["name"])),
-            state(&suite["state"]),
-            cell(subtools(suite)),
-            note(suite),
-        ]);
+        table.row(vec![cell(shown_name(suite)), state(&suite["state"]), cell(subtools(suite)), note(suite)]);
     }
     table
 }
@@ -324,6 +343,12 @@ pub(super) fn note(suite: &Value) -> Cell {
             None => cell(""),
         },
     }
+}
+
+/// The server, and its suite if that has a name of its own.
+fn shown_name(suite: &Value) -> String {
+    let (server, name) = (text(&suite["child"]), text(&suite["name"]));
+    if derived(&server) == name { server } else { format!("{server} (suite {name})") }
 }
 
 fn children(suites: &[&Value]) -> Table {

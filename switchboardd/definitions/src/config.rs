@@ -371,6 +371,8 @@ impl Strategy {
 pub struct Http {
     /// `ADDRESS:PORT` or `off`.
     pub listen: String,
+    /// Whether nobody wrote an address: then another port serves as well if this one is taken.
+    pub is_any_port: bool,
     pub open_discovery: bool,
     pub allowed_origins: Vec<String>,
 }
@@ -399,6 +401,7 @@ impl Config {
             conflicts: None,
             http: Http {
                 listen: "127.0.0.1:7420".to_owned(),
+                is_any_port: true,
                 open_discovery: true,
                 allowed_origins: Vec::new(),
             },

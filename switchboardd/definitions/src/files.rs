@@ -62,7 +62,7 @@ pub fn open_own(file: &Path, append: bool) -> io::Result<File> {
     open.create(true).truncate(false).append(append).write(true).mode(0o600);
     let opened = open.custom_flags(flags.bits().cast_signed()).open(file)?;
     if !opened.metadata()?.is_file() {
-        return Err(io::Error::other(format!("`{}` is no regular file", file.display())));
+        return Err(io::Error::other(format!("`{}` is not a regular file", file.display())));
     }
     Ok(opened)
 }

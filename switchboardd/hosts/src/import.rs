@@ -216,8 +216,8 @@ fn remote(
         Some("sse") => true,
         Some("ws" | "websocket") => return Err("it is reached by WebSocket".to_owned()),
         Some(_) => false,
-        // These two hosts mean SSE by a bare `url`.
-        None => matches!(host.id, "gemini" | "cline") && value.get("url").is_some(),
+        // These hosts mean SSE by a bare `url`.
+        None => matches!(host.id, "gemini" | "qwen" | "cline") && value.get("url").is_some(),
     };
     definition.insert("type".to_owned(), json!(if is_sse { "sse" } else { "http" }));
     definition.insert("url".to_owned(), json!(reader.text(address)?));

@@ -10,7 +10,7 @@ use super::KEY;
 /// Why no shim can be written into a host's file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NoShim {
-    #[error("`{}` is no program that can be started", .0.display())]
+    #[error("`{}` is not a program that can be started", .0.display())]
     NoProgram(PathBuf),
     #[error("there is no `{KEY}` beside `{}` or on PATH; install both, or name it with `--shim PATH`", .0.display())]
     Nowhere(PathBuf),

@@ -41,7 +41,7 @@ const fn plain_host(
 }
 
 /// In the order in which users see them.
-pub static HOSTS: [Host; 16] = [
+pub static HOSTS: [Host; 17] = [
     Host {
         format: HostFileFormat::Json { key: "mcpServers", projects: true },
         entry: STDIO,
@@ -158,6 +158,14 @@ pub static HOSTS: [Host; 16] = [
         &[host_file(BaseFolder::Home, ".gemini/settings.json", ".gemini")],
         PlaceholderSyntax::Dollar,
     ),
+    // A fork of Gemini CLI, with the same files in another folder.
+    plain_host(
+        "qwen",
+        "Qwen Code",
+        &["qwen"],
+        &[host_file(BaseFolder::Home, ".qwen/settings.json", ".qwen")],
+        PlaceholderSyntax::Dollar,
+    ),
     Host {
         timeout: TimeoutUnit::Seconds,
         ..plain_host(
@@ -260,6 +268,35 @@ pub fn by_id(id: &str) -> Option<&'static Host> {
     HOSTS.iter().find(|host| host.id == id)
 }
 
+/// Other names that people type for a host.
+const ALIASES: [(&str, &str); 13] = [
+    ("code", "vscode"),
+    ("vs-code", "vscode"),
+    ("visual-studio-code", "vscode"),
+    ("vscodium", "vscode"),
+    ("vs", "visual-studio"),
+    ("gemini-cli", "gemini"),
+    ("qwen-code", "qwen"),
+    ("roo-code", "roo"),
+    ("codex-cli", "codex"),
+    ("github-copilot", "copilot-cli"),
+    ("copilot", "copilot-cli"),
+    ("open-code", "opencode"),
+    ("ai-assistant", "jetbrains"),
+];
+
+/// The hosts that a typed name may mean: the one with this id or alias, else all whose id or name begins with it.
+pub fn meant_by(typed: &str) -> Vec<&'static Host> {
+    let plain = |text: &str| text.trim().to_lowercase().replace([' ', '_'], "-");
+    let typed = plain(typed);
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == typed).map(|(_, id)| *id);
+    if let Some(host) = by_id(alias.unwrap_or(&typed)) {
+        return vec![host];
+    }
+    let is_meant = |host: &&Host| host.id.starts_with(&typed) || plain(host.name).starts_with(&typed);
+    if typed.is_empty() { Vec::new() } else { HOSTS.iter().filter(is_meant).collect() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,5 +308,30 @@ mod tests {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), HOSTS.len());
+    }
+
+    #[test]
+    fn a_host_is_known_by_the_beginning_of_its_name() {
+        let meant = |typed: &str| meant_by(typed).iter().map(|host| host.id).collect::<Vec<_>>();
+        for (typed, ids) in [
+            ("cursor", &["cursor"][..]),
+            ("Cursor", &["cursor"]),
+            ("claude", &["claude-code", "claude-desktop"]),
+            ("claude code", &["claude-code"]),
+            ("claude-d", &["claude-desktop"]),
+            ("vs-code", &["vscode"]),
+            ("gem", &["gemini"]),
+            ("copilot", &["copilot-cli"]),
+            ("qwen-code", &["qwen"]),
+            ("jetb", &["jetbrains"]),
+            ("co", &["copilot-cli", "codex", "continue"]),
+            ("vim", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(meant(typed), ids, "{typed}");
+        }
+        for (_, id) in ALIASES {
+            assert!(by_id(id).is_some(), "{id}");
+        }
     }
 }

@@ -182,7 +182,7 @@ pub(crate) mod tests {
 
     impl Authorizers for NoLogins {
         fn of(&self, _: &str, _: &url::Url, _: &DisplayUrl) -> Arc<dyn Authorizer> {
-            unreachable!("a child of this machine needs no login")
+            unreachable!("a server of this machine needs no login")
         }
     }
 

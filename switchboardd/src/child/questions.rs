@@ -58,7 +58,7 @@ impl Child {
     /// The only host with an unanswered call here. A question is never broadcast, and its
     /// host is never guessed.
     fn asked(&self, about: Option<ChildId>) -> Result<Arc<Caller>, String> {
-        let several = "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own";
+        let several = "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a server of its own";
         match self.candidates(MessageTopic::Question, about) {
             Candidates::One(caller) => Ok(caller),
             Candidates::Nobody => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
@@ -85,7 +85,7 @@ impl Child {
         let none = || Some(r#""result":{"roots":[]}"#.to_owned());
         match self.ownership() {
             Ownership::Shared => {
-                let why = "a child that several hosts share is told no host's roots";
+                let why = "a server that several hosts share is told no host's roots";
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
             Ownership::Workspace(root) => self.roots_of_workspace(&root).or_else(none),

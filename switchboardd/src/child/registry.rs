@@ -19,6 +19,8 @@ struct RegistryState {
     /// first child are gone.
     children: Vec<Arc<Child>>,
     reserved: usize,
+    /// The daemon shuts down: no child starts any more.
+    closed: bool,
 }
 
 /// A reserved slot in the budget, for a child that is about to start.
@@ -42,8 +44,20 @@ impl ChildRegistry {
 
     /// Adds the child in its reserved slot.
     pub(super) fn add(&self, child: &Arc<Child>, slot: BudgetSlot) {
-        self.lock().children.push(child.clone());
+        let is_closed = {
+            let mut state = self.lock();
+            state.children.push(child.clone());
+            state.closed
+        };
+        if is_closed {
+            child.stop();
+        }
         drop(slot);
+    }
+
+    /// Whether the daemon shuts down, and nothing may be started any more.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     pub(super) fn remove(&self, child: &Child) {
@@ -71,12 +85,21 @@ impl ChildRegistry {
         self.freed.notified()
     }
 
-    /// Stops all children at once and waits until all their processes are gone.
+    /// Stops all children at once, also those that are about to start, and waits until all their processes
+    /// are gone. Nothing is started afterwards.
     pub async fn stop_all(&self) {
+        self.lock().closed = true;
         loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
             let children = self.all();
             if children.is_empty() {
-                return;
+                if self.slots_in_use() == 0 {
+                    return;
+                }
+                freed.await;
+                continue;
             }
             children.iter().for_each(|child| child.stop());
             for child in children {

@@ -80,10 +80,30 @@ impl std::fmt::Display for ChildExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Status(code) => write!(f, "exited with status {code}"),
-            Self::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            Self::Signal(signal) => match signal_name(*signal) {
+                Some(name) => write!(f, "was ended by {name} (signal {signal})"),
+                None => write!(f, "was ended by signal {signal}"),
+            },
             Self::Unknown => f.write_str("ended"),
         }
     }
+}
+
+/// The name of a signal that often ends programs. These have the same number on Linux and macOS.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return None,
+    })
 }
 
 pub(super) async fn spawn(

@@ -153,7 +153,7 @@ impl OtlpExporter {
                     headers.insert(name, value);
                 }
                 _ => {
-                    tracing::warn!(target: "telemetry", "`{name}` of `OTEL_EXPORTER_OTLP_HEADERS` is no header and is left out")
+                    tracing::warn!(target: "telemetry", "`{name}` of `OTEL_EXPORTER_OTLP_HEADERS` is not a header and is left out")
                 }
             }
         }

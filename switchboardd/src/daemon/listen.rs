@@ -27,6 +27,20 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const BY_CONFIG: &str = "switchboard-config";
 const NOT_BY_CONFIG: &str = "switchboard-kept";
 
+/// Ports that are tried if nobody asked for one and the usual one is taken, by another user's daemon as a rule. They
+/// begin at a place of the user's own, so that a user gets the same port every time.
+const OTHER_PORTS: std::ops::Range<u16> = 7421..7621;
+const PORT_TRIES: u16 = 20;
+
+/// The TCP address that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListenWish<'a> {
+    /// `ADDRESS:PORT` or `off`.
+    pub(super) listen: &'a str,
+    /// Another port is as good.
+    pub(super) is_any_port: bool,
+}
+
 /// Bound sockets, before they are served.
 #[derive(Debug, Default)]
 pub(super) struct BoundSockets {
@@ -78,13 +92,14 @@ impl BoundSockets {
 
     /// Binds the wanted TCP address if possible: a taken port is only a warning. A TCP socket that was handed
     /// over is used instead, unless a predecessor bound it for a config that has changed.
-    pub(super) fn with_tcp(mut self, listen: &str) -> Result<Self, Fatal> {
+    pub(super) fn with_tcp(mut self, wish: ListenWish<'_>) -> Result<Self, Fatal> {
+        let listen = wish.listen;
         if let Some(problem) = switchboard_definitions::config::listen_problem(listen) {
             return Err(Fatal::Listen(problem));
         }
-        self.tcp.retain(|tcp| !tcp.by_config || is_at(&tcp.listener, listen));
+        self.tcp.retain(|tcp| !tcp.by_config || is_at(&tcp.listener, wish));
         if listen != "off" && self.tcp.is_empty() {
-            match StdTcpListener::bind(listen) {
+            match bind_tcp(wish) {
                 Ok(listener) => self.tcp.push(TcpSocket { listener, by_config: true }),
                 Err(error) => {
                     let why = match error.kind() {
@@ -143,10 +158,33 @@ impl BoundSockets {
     }
 }
 
-/// Whether a listener has the address that binding to `listen` would give.
-fn is_at(listener: &StdTcpListener, listen: &str) -> bool {
-    let (Ok(is), Ok(wanted)) = (listener.local_addr(), listen.parse::<SocketAddr>()) else { return false };
-    is.ip() == wanted.ip() && (wanted.port() == 0 || is.port() == wanted.port())
+/// Whether a listener has an address that is wanted.
+fn is_at(listener: &StdTcpListener, wish: ListenWish<'_>) -> bool {
+    let (Ok(is), Ok(wanted)) = (listener.local_addr(), wish.listen.parse::<SocketAddr>()) else {
+        return false;
+    };
+    is.ip() == wanted.ip() && (wish.is_any_port || wanted.port() == 0 || is.port() == wanted.port())
+}
+
+fn bind_tcp(wish: ListenWish<'_>) -> std::io::Result<StdTcpListener> {
+    let taken = match StdTcpListener::bind(wish.listen) {
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && wish.is_any_port => error,
+        bound => return bound,
+    };
+    let Ok(wanted) = wish.listen.parse::<SocketAddr>() else { return Err(taken) };
+    let uid = rustix::process::geteuid().as_raw();
+    let count = OTHER_PORTS.end - OTHER_PORTS.start;
+    let first = u16::try_from(uid % u32::from(count)).unwrap_or(0);
+    let ports = (0..PORT_TRIES).map(|next| OTHER_PORTS.start + (first + next) % count);
+    let mut bound = ports.map(|port| StdTcpListener::bind((wanted.ip(), port))).find_map(Result::ok);
+    if bound.is_none() {
+        bound = StdTcpListener::bind((wanted.ip(), 0)).ok();
+    }
+    let listener = bound.ok_or(taken)?;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(target: "daemon", "{} is taken by another program; TCP is served on {address}", wish.listen);
+    }
+    Ok(listener)
 }
 
 /// Sockets from `LISTEN_FDS`, if `LISTEN_PID` is ours.
@@ -226,7 +264,7 @@ pub(super) fn identity(path: &Path) -> Option<SocketId> {
 pub fn remove_dead_socket(path: &Path) -> Result<(), Fatal> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => Err(Fatal::Listen(format!(
-            "`{}` is there and is no socket; choose another path or remove it",
+            "`{}` exists and is not a socket; choose another path or remove it",
             path.display()
         ))),
         Ok(_) => std::fs::remove_file(path)
@@ -270,11 +308,31 @@ mod tests {
         std::os::unix::fs::symlink(&dead, &link).unwrap();
         for path in [&file, &link] {
             let refused = remove_dead_socket(path).unwrap_err().to_string();
-            assert!(refused.contains("is no socket"), "{refused}");
+            assert!(refused.contains("is not a socket"), "{refused}");
         }
         assert!(remove_dead_socket(&dead).is_ok() && !dead.exists());
         assert!(remove_dead_socket(&dead).is_ok());
         assert_eq!(std::fs::read_to_string(file).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_taken_port_is_replaced_only_if_nobody_asked_for_it() {
+        let taken = StdTcpListener::bind("127.0.0.1:0").unwrap();
+        let listen = taken.local_addr().unwrap().to_string();
+        let bound = |is_any_port| {
+            BoundSockets::default().with_tcp(ListenWish { listen: &listen, is_any_port }).unwrap()
+        };
+        let asked = bound(false);
+        assert!(asked.address().is_none() && asked.no_tcp().unwrap().contains("is taken"), "{asked:?}");
+        let first = bound(true);
+        let port = first.address().unwrap().port();
+        assert!(port != taken.local_addr().unwrap().port() && first.no_tcp().is_none(), "{first:?}");
+        // A second one, at the same time, gets yet another.
+        assert_ne!(bound(true).address().unwrap().port(), port);
+        // A successor keeps it, although the usual port is free again.
+        drop(taken);
+        let kept = first.with_tcp(ListenWish { listen: &listen, is_any_port: true }).unwrap();
+        assert_eq!(kept.address().unwrap().port(), port);
     }
 
     #[test]
@@ -299,7 +357,9 @@ mod tests {
                 let tcp = vec![TcpSocket { listener: listener(), by_config }];
                 let before = tcp[0].listener.local_addr().unwrap();
                 let listen = listen.replace("SAME", &before.to_string());
-                let bound = BoundSockets { tcp, ..BoundSockets::default() }.with_tcp(&listen).unwrap();
+                let bound = BoundSockets { tcp, ..BoundSockets::default() }
+                    .with_tcp(ListenWish { listen: &listen, is_any_port: false })
+                    .unwrap();
                 (bound.address() == Some(before), bound.address().is_some())
             };
             assert_eq!(bound("SAME"), (true, true));

@@ -34,7 +34,7 @@ pub(super) async fn lock(paths: &RuntimePaths) -> Result<DaemonLock, Fatal> {
 pub(super) async fn start_lock(paths: &RuntimePaths) -> Result<File, Fatal> {
     exclusive(&paths.start_lock, START_LOCK_TIMEOUT).await?.ok_or_else(|| {
         Fatal::Listen(format!(
-            "somebody else has been starting a daemon for {} s",
+            "another process has been starting a daemon for {} s",
             START_LOCK_TIMEOUT.as_secs()
         ))
     })

@@ -19,7 +19,7 @@ use super::collector::Telemetry;
 use super::command_line::ServeArgs;
 use super::fatal::Fatal;
 use super::file_checks::{CHECK_INTERVAL, FileChecks};
-use super::listen::{self, BoundSockets, HandoverSocket};
+use super::listen::{self, BoundSockets, HandoverSocket, ListenWish};
 use super::locations::{config_file, home, runtime_paths, state_folder, trust_roots};
 use super::notify::SdNotify;
 use super::signals::{Signals, reload_on_hangup};
@@ -78,7 +78,8 @@ async fn serve(args: &ServeArgs) -> Result<(), Fatal> {
     let Claim { home, config_file, state, paths, bound, identity, lock } = Claim::obtain(args).await?;
     let (config, problems) = usable_config(&config_file, &state);
     let listen = args.listen.clone().unwrap_or_else(|| config.http.listen.clone());
-    let (token, bound) = TcpToken::obtain(&state, bound, &listen)?;
+    let is_any_port = args.listen.is_none() && config.http.is_any_port;
+    let (token, bound) = TcpToken::obtain(&state, bound, ListenWish { listen: &listen, is_any_port })?;
     write_daemon_file(&paths, &bound, &token.file, &config_file);
     let (run_log, swept) = adopt_and_sweep(&paths);
     let locations = Locations::new(&home, &state, &trust_roots(args)?);
@@ -197,10 +198,14 @@ struct TcpToken {
 impl TcpToken {
     /// Reads or creates the token in the state folder, and binds the TCP address. Without a token file there
     /// is no TCP.
-    fn obtain(state: &Path, bound: BoundSockets, listen: &str) -> Result<(Self, BoundSockets), Fatal> {
+    fn obtain(
+        state: &Path,
+        bound: BoundSockets,
+        wish: ListenWish<'_>,
+    ) -> Result<(Self, BoundSockets), Fatal> {
         let file = state.join("token");
         match token::obtain(&file) {
-            Ok(secret) => Ok((Self { secret, file, is_missing: false }, bound.with_tcp(listen)?)),
+            Ok(secret) => Ok((Self { secret, file, is_missing: false }, bound.with_tcp(wish)?)),
             // Without a token file no client could use the port.
             Err(error) => {
                 let why = format!("`{}` cannot be written: {error}", file.display());
@@ -241,7 +246,7 @@ fn publish_addresses(
     address.into_iter().for_each(|address| daemon.services.value_resolver.set_own_port(address.port()));
     daemon.page_access.set_address(address.ok_or_else(|| match &no_tcp {
         Some(why) if token.is_missing => {
-            format!("the status page needs TCP: {why}; mend that, then `switchboard restart`")
+            format!("the status page needs TCP: {why}; fix that, then `switchboard restart`")
         }
         _ => no_page(listen, &daemon.config_file),
     }));
@@ -327,7 +332,7 @@ impl ServiceProcess {
             biased;
             () = serving => true,
             () = orders => {
-                tracing::warn!(target: "daemon", "a second signal: leaving at once");
+                tracing::warn!(target: "daemon", "a second signal: stopping immediately");
                 false
             }
             () = self.sd_notify.run_watchdog() => false,
@@ -348,7 +353,7 @@ impl ServiceProcess {
             () = displaced => daemon.shutdown.drain(Draining::Restart),
             _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
             () = wait_until_idle(daemon, self.idle) => {
-                tracing::info!(target: "daemon", "nobody here for a while");
+                tracing::info!(target: "daemon", "no session and no call for a while");
                 daemon.shutdown.drain(Draining::Restart);
             }
             () = successor::is_due(daemon, self.binary.as_ref(), &self.checks) => {

@@ -150,7 +150,7 @@ async fn judge(path: &Path, meta: &Metadata) -> Successor {
             tracing::info!(target: "daemon", version, "`{shown}` was replaced; it takes over when nothing is under way")
         }
         Err(why) => {
-            tracing::warn!(target: "daemon", "`{shown}` was replaced, and this daemon goes on: {why}")
+            tracing::warn!(target: "daemon", "`{shown}` was replaced, and this daemon keeps running: {why}")
         }
     }
     let (version, problem) = match version {

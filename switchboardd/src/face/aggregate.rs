@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use switchboard_definitions::document::nearest;
 use switchboard_mcp::era;
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_mcp::methods;
@@ -104,7 +105,9 @@ fn tool<'c>(
     let shown = context.session.shown_tools();
     let mut called = catalog.tool(name, shown.as_deref()).ok_or_else(|| {
         notes.iter().for_each(|notes| notes.unknown_suite(name));
-        Failure::InvalidParams(format!("Unknown tool: {name}"))
+        let names = catalog.suites.iter().map(|suite| &*suite.name);
+        let hint = nearest(name, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        Failure::InvalidParams(format!("Unknown tool: {name}{hint}"))
     })?;
     // Our own command names a server, not one of its tools.
     if called.part == SuitePart::ReadOnly && context.caller.is_command_line() {

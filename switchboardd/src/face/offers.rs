@@ -50,7 +50,7 @@ pub(super) async fn list(
     let mut failures = list_failures(catalog);
     failures.extend(merged.refused(list).map(|refused| {
         let why =
-            format!("`{}` is offered by several children, and `conflicts.strategy` is `refuse`", refused.key);
+            format!("`{}` is offered by several servers, and `conflicts.strategy` is `refuse`", refused.key);
         (refused.children.join(", "), why)
     }));
     if failures.is_empty() {
@@ -89,7 +89,7 @@ fn log_once(session: &Session, caller: &Caller, child: &str, why: &str) {
     if !caller.wants_level(LogLevel::Warning) || is_told() {
         return;
     }
-    let data = format!("child `{child}`: {why}");
+    let data = format!("server `{child}`: {why}");
     let params = json!({ "level": "warning", "logger": "switchboard", "data": data }).to_string();
     caller.push(MessageKind::Log, rpc::notification(methods::LOG_MESSAGE, Some(&params)));
 }

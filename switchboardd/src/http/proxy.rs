@@ -86,7 +86,7 @@ fn describe(
     match face {
         Face::Aggregate => Ok(discovery::overview(catalog, access)),
         Face::Child(name) => match catalog.child(name) {
-            Some(suite) => Ok(discovery::one(&catalog, suite, access)),
+            Some(suite) => Ok(discovery::one(catalog, suite, access)),
             None => Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string())),
         },
     }

@@ -69,7 +69,7 @@ pub enum NoClient {
     #[error("{0}")]
     Metadata(#[from] metadata::InvalidMetadata),
     #[error(
-        "authorization server `{0}` registers no clients by itself: register one there with the redirect URI \
+        "authorization server `{0}` does not register clients automatically: register one there with the redirect URI \
          `http://127.0.0.1/callback` and set it in the config under `oauth.clients`"
     )]
     NoWay(String),
@@ -203,7 +203,7 @@ pub async fn register(
         return Err(refused(said(&fetched.body)));
     }
     let given: RegistrationResponse = serde_json::from_slice(&fetched.body)
-        .map_err(|_| refused(": its answer is no registration".to_owned()))?;
+        .map_err(|_| refused(": its answer is not a registration".to_owned()))?;
     Ok(accept(given, authority, port))
 }
 

@@ -36,7 +36,7 @@ pub enum FetchError {
     Late { url: String },
     #[error("the answer of `{url}` is longer than {} KiB", MAX_BODY / 1024)]
     TooLong { url: String },
-    #[error("`{0}` leads elsewhere, which is not followed")]
+    #[error("`{0}` redirects to another address, which is not followed")]
     Redirected(String),
     #[error("`{url}` is {}, and a server that is not must not lead there", .address_scope.as_str())]
     TooPrivate { url: String, address_scope: AddressScope },

@@ -68,7 +68,7 @@ enum TokenAnswer {
 impl AuthorizationTerms {
     pub fn page(&self) -> Result<AuthorizationUrl, GrantError> {
         let mut url = Url::parse(&self.authority.authorization_endpoint)
-            .map_err(|_| GrantError::InvalidResponse("an endpoint is no URL"))?;
+            .map_err(|_| GrantError::InvalidResponse("an endpoint is not a URL"))?;
         let (state, verifier) = (random_state(), Verifier::random());
         let scopes = self.scopes.to_string();
         url.query_pairs_mut()

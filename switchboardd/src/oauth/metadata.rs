@@ -102,7 +102,7 @@ impl AuthServerMetadata {
 /// A URL that a login may use: https, or http on this machine.
 pub fn endpoint(what: &'static str, text: &str) -> Result<Url, InvalidMetadata> {
     let unfit = |why| InvalidMetadata::Endpoint { what, url: text.to_owned(), why };
-    let url = Url::parse(text).map_err(|_| unfit("it is no URL"))?;
+    let url = Url::parse(text).map_err(|_| unfit("it is not a URL"))?;
     match url.scheme() {
         "https" => {}
         "http" if AddressScope::of_url(&url) == Some(AddressScope::Loopback) => {}

@@ -288,7 +288,7 @@ impl Metrics {
                 // A child's error message is for its host only and may contain anything, so it is not stored.
                 message: message.unwrap_or_else(|| match kind {
                     outcome::TOOL_ERROR => "the tool's result says `isError`".to_owned(),
-                    _ => "the child answered with an error of its own".to_owned(),
+                    _ => "the server answered with an error of its own".to_owned(),
                 }),
             });
         }

@@ -100,7 +100,7 @@ fn operations(sink: &mut impl MetricSink, metrics: &Metrics) {
     );
     family(
         "mcp_client_operation_duration_seconds",
-        "How long requests to children took, from being written to their answer.",
+        "How long requests to servers took, from being written to their answer.",
         |what| matches!(what, OperationKind::ChildRequest { .. }),
     );
     family(
@@ -108,7 +108,7 @@ fn operations(sink: &mut impl MetricSink, metrics: &Metrics) {
         "How long sessions of hosts lasted that have ended.",
         |what| matches!(what, OperationKind::Session { .. }),
     );
-    family("mcp_client_session_duration_seconds", "How long children lived that have ended.", |what| {
+    family("mcp_client_session_duration_seconds", "How long servers ran that have ended.", |what| {
         matches!(what, OperationKind::ChildLifetime { .. })
     });
 }
@@ -157,14 +157,14 @@ fn children(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
             sink.sample(&[("child", child)], value(count) as f64);
         }
     };
-    gauge("switchboard_child_up", "1 if a child of this name runs.", |count| usize::from(count.alive > 0));
+    gauge("switchboard_child_up", "1 if a server of this name runs.", |count| usize::from(count.alive > 0));
     gauge("switchboard_pool_size", "Children of this name that run.", |count| count.alive);
     gauge("switchboard_pool_idle", "Children of this name that nobody uses.", |count| count.idle);
-    gauge("switchboard_queue_depth", "Callers that wait for a child of this name.", |count| count.waiting);
+    gauge("switchboard_queue_depth", "Callers that wait for a server of this name.", |count| count.waiting);
     sink.family(
         "switchboard_child_memory_bytes",
         MetricType::Gauge,
-        "What children take with all they started.",
+        "Memory of servers and all that they started.",
     );
     for (child, bytes) in &now.memory {
         sink.sample(&[("child", child)], *bytes as f64);
@@ -179,7 +179,7 @@ fn children(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
     sink.family(
         "switchboard_child_restarts",
         MetricType::Counter,
-        "Starts in place of a child that ended by itself.",
+        "Starts in place of a server that ended without being asked.",
     );
     for (child, counts) in &counted {
         sink.sample(&[("child", child)], counts.restarts as f64);

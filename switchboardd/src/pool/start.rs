@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::member::Member;
 use super::spares::{RetryCondition, SLOT_HANDOVER_PAUSE};
-use super::state::Start;
+use super::state::{LeaseStep, Start};
 use super::stateful::names_folders;
 use super::{Pool, PoolError};
 use crate::child::{
@@ -125,6 +125,10 @@ impl Pool {
         let (owner, room_until) = (start.owner.as_ref(), start.room_until);
         let here = matches!(*self.launch, Launch::Process(_));
         let slot = self.services.budget.admit(room_until, here).await?;
+        self.wait_for_pause().await?;
+        if self.services.registry.is_closed() {
+            return Err(PoolError::Child(ChildError::Stopped));
+        }
         let mut target = self.services.value_resolver.fill(&self.launch).await?;
         self.lock().values = Some(target.digest());
         if let ResolvedLaunch::Process(filled) = &mut target
@@ -193,6 +197,22 @@ impl Pool {
         let child = started.map_err(|failed| failed.error)?;
         self.lock().start_took = Some(begin.elapsed());
         Ok(child)
+    }
+
+    /// A child may have crashed while this start waited for room.
+    async fn wait_for_pause(&self) -> Result<(), PoolError> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let checked = self.lock().check_pause(Instant::now());
+            match checked {
+                Ok(()) => return Ok(()),
+                Err(LeaseStep::Rest(until)) => tokio::time::sleep_until(until).await,
+                Err(LeaseStep::Refuse(error)) => return Err(error),
+                Err(_) => changed.await,
+            }
+        }
     }
 
     /// A remote server has no stderr here: events of its connection are stored instead.
@@ -317,6 +337,9 @@ impl Pool {
 
     /// Starts missing children that no call asks for, or schedules a later check.
     pub(super) fn fill_up(self: &Arc<Self>, limits: Limits) {
+        if self.services.registry.is_closed() {
+            return;
+        }
         let (missing, later) = {
             let mut state = self.lock();
             state.limits = Some(limits);

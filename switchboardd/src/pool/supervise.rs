@@ -62,7 +62,10 @@ impl Pool {
     /// is idle or retiring.
     pub(super) async fn supervise(self: Arc<Self>, member: Arc<Member>, limits: Limits) {
         if self.lock().retired {
-            tokio::time::sleep(LATE_LEASE_GRACE).await;
+            tokio::select! {
+                () = tokio::time::sleep(LATE_LEASE_GRACE) => {}
+                () = member.wait_ended() => {}
+            }
             self.renew();
         }
         self.keep_manifest(&member, limits).await;
@@ -178,7 +181,7 @@ impl Pool {
             let replaced = was_member && ended.is_replaced();
             let was_spare = was_member && !ended.is_owned();
             self.note_connection(ended.stderr(), || match &ending {
-                ChildError::Stopped => "the connection was let go".to_owned(),
+                ChildError::Stopped => "the connection was closed".to_owned(),
                 ending => ending.to_string(),
             });
             if ending == ChildError::Stopped {

@@ -35,13 +35,13 @@ impl Unconfirmed {
         match self {
             Self::Declined => {
                 format!(
-                    "the user did not allow this call of subtool `{subtool}` (child `{child}`); it was not sent"
+                    "the user did not allow this call of subtool `{subtool}` (server `{child}`); it was not sent"
                 )
             }
             Self::CannotAsk { of_workspace } => {
                 let whose = if of_workspace { "the workspace's" } else { "the user's" };
                 format!(
-                    "subtool `{subtool}` of child `{child}` needs the user's yes, and this host cannot ask for it (no elicitation); the call was not sent. To allow it without a question, the user changes `suites.{child}.confirm` in {whose} `switchboard.config.json`"
+                    "subtool `{subtool}` of server `{child}` needs the user's yes, and this host cannot ask for it (no elicitation); the call was not sent. To allow it without a question, the user changes `suites.{child}.confirm` in {whose} `switchboard.config.json`"
                 )
             }
         }
@@ -62,21 +62,21 @@ pub enum Failure {
     TooManySuspended,
     #[error("{0}")]
     BadState(#[from] BadState),
-    #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
+    #[error("server `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
     Child { child: Box<str>, subtool: Option<Box<str>>, error: ChildError },
-    #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
+    #[error("server `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
     Unavailable { child: Box<str>, subtool: Option<Box<str>>, error: PoolError },
-    #[error("child `{child}` {} after {seconds} s{}; call again in a moment",
+    #[error("server `{child}` {} after {seconds} s{}; call again in a moment",
         if *.starts { "is still starting" } else { "has no free process" }, of_subtool(.subtool.as_deref()))]
     StillStarting { child: Box<str>, subtool: Option<Box<str>>, seconds: u64, starts: bool },
-    #[error("child `{child}` is misconfigured: {why}; see `{file}`")]
+    #[error("server `{child}` is misconfigured: {why}; see `{file}`")]
     Misconfigured { child: Box<str>, why: String, file: String },
     #[error(
-        "child `{child}` is held: `{file}` would run {what}; nothing of it runs until a person allows it with `{}` on a terminal",
+        "server `{child}` is held: `{file}` would run {what}; nothing of it runs until a person allows it with `{}` on a terminal",
         allowing(file)
     )]
     Held { child: Box<str>, what: String, file: String },
-    #[error("there is no child `{child}`")]
+    #[error("there is no server `{child}`")]
     NoSuchChild { child: String },
     #[error("Resource not found: {uri}")]
     NoSuchResource { uri: String },

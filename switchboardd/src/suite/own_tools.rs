@@ -78,7 +78,7 @@ impl Suite {
             return not("`introspection.mode` is \"redacted\", and its tools would show their schemas");
         }
         let is_available = self.definition.launch.is_ok()
-            && !facts.obstacle.as_ref().is_some_and(|error| obstacle::sentence(&self.name, error).is_some());
+            && facts.obstacle.as_ref().is_none_or(|error| obstacle::sentence(&self.name, error).is_none());
         if !is_available {
             return not("it is not available, and the suite says why");
         }

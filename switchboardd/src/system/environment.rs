@@ -173,7 +173,7 @@ impl LoginShell {
                 let known = self.shared.lock();
                 tracing::warn!(
                     target: "environment",
-                    "the login shell takes longer than {} s; children get {} until it answers",
+                    "the login shell takes longer than {} s; servers get {} until it answers",
                     SHELL_TIMEOUT.as_secs(),
                     known.fallback_note()
                 );
@@ -261,7 +261,7 @@ impl SharedShell {
         let answer = tokio::time::timeout(SHELL_KILL_TIMEOUT, capture()).await.ok().flatten();
         if answer.is_none() {
             let instead = self.lock().fallback_note();
-            tracing::warn!(target: "environment", "the login shell gave no environment; children get {instead}");
+            tracing::warn!(target: "environment", "the login shell gave no environment; servers get {instead}");
         }
         let is_late = self.lock().note(asking, answer, Instant::now());
         self.answered.notify_waiters();

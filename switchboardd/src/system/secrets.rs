@@ -27,7 +27,7 @@ const MAX_VALUE: usize = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
     #[error(
-        "`{0}` is no name for a secret: letters, digits, `_`, `.` and `-`, not a digit first, at most {MAX_NAME}"
+        "`{0}` is not a valid secret name: letters, digits, `_`, `.` and `-`, not a digit first, at most {MAX_NAME}"
     )]
     Name(String),
     #[error("the value for `{name}` {why}")]
@@ -37,7 +37,7 @@ pub enum SecretsError {
     #[error(transparent)]
     Unfit(#[from] UnsafeFile),
     #[error(
-        "`{}` is damaged at line {line}, column {column}; mend it, or move it away and set the secrets again",
+        "`{}` is damaged at line {line}, column {column}; fix it, or move it away and set the secrets again",
         file.display()
     )]
     Damaged { file: PathBuf, line: usize, column: usize },

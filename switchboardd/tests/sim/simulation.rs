@@ -9,7 +9,7 @@ mod server;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use host::Host;
@@ -17,7 +17,7 @@ pub(crate) use server::Record;
 
 use serde_json::{Value, json};
 use switchboardd::daemon::simulation::{
-    Listener, MemoryConnector, MemoryListener, Peer, SimulatedMachine, Simulation, load,
+    InMemoryPrograms, Listener, MemoryConnector, MemoryListener, Peer, SimulatedMachine, Simulation, load,
 };
 use switchboardd::daemon::{Stop, run};
 use tokio::io::DuplexStream;
@@ -36,12 +36,23 @@ pub(crate) struct SimulatedDaemon {
     running: JoinHandle<()>,
     // Dropped in this order: the files are deleted after their readers.
     _simulation: Simulation,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl SimulatedDaemon {
     /// Starts a daemon with these servers, which `sim/server.rs` implements. `config` is the personal config.
     pub(crate) fn start(config: &Value, servers: &[&str]) -> Self {
+        let record = Record::new();
+        Self::with_programs(config, servers, record.clone(), server::programs(record))
+    }
+
+    /// The same with servers of the test's own.
+    pub(crate) fn with_programs(
+        config: &Value,
+        servers: &[&str],
+        record: Record,
+        programs: InMemoryPrograms,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let simulation = Simulation::begin();
         let (home, state) = (folder.path().join("home"), folder.path().join("state"));
@@ -50,10 +61,7 @@ impl SimulatedDaemon {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(private).unwrap();
         }
         for name in servers {
-            let definition = json!({"mcpServers": {*name: {"command": "played", "args": []}}});
-            let file = config_folder.join("mcps").join(name).join(".mcp.json");
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, definition.to_string()).unwrap();
+            define(&config_folder, name, &[]);
         }
         let mut config = config.clone();
         // Avoids the thread that waits for file events.
@@ -62,14 +70,13 @@ impl SimulatedDaemon {
         fs::write(&config_file, config.to_string()).unwrap();
         let peer = Peer::process(own_uid(&home), None);
 
-        let record = Record::new();
         let daemon = load(SimulatedMachine {
             home,
             state,
             config_file,
             environment: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
             token: TOKEN.to_owned(),
-            programs: server::programs(record.clone()),
+            programs,
         });
         let (connector, listener) = MemoryListener::new();
         let (stop, stopped) = oneshot::channel();
@@ -78,11 +85,29 @@ impl SimulatedDaemon {
             run(&daemon, vec![Listener::InMemory(listener)], stop).await;
         });
         let stop = Some(stop);
-        Self { record, connector, peer, stop, running, _simulation: simulation, _folder: folder }
+        Self { record, connector, peer, stop, running, _simulation: simulation, folder }
     }
 
     pub(crate) async fn host(&self) -> Host {
         Host::open(&self.connector, &self.peer).await
+    }
+
+    /// Writes the definition of a server; a reload reads it.
+    pub(crate) fn define(&self, name: &str, args: &[&str]) {
+        define(&self.config_folder(), name, args);
+    }
+
+    /// Deletes the definition of a server; a reload reads it.
+    pub(crate) fn remove(&self, name: &str) {
+        let _ = fs::remove_dir_all(self.config_folder().join("mcps").join(name));
+    }
+
+    fn config_folder(&self) -> PathBuf {
+        self.folder.path().join("home/.config/switchboard")
+    }
+
+    pub(crate) fn connector(&self) -> &MemoryConnector {
+        &self.connector
     }
 
     /// Connects as another peer.
@@ -102,6 +127,13 @@ impl SimulatedDaemon {
         end.expect("it goes within a minute").expect("it did not panic");
         self.record.clone()
     }
+}
+
+fn define(config_folder: &Path, name: &str, args: &[&str]) {
+    let definition = json!({"mcpServers": {name: {"command": "played", "args": args}}});
+    let file = config_folder.join("mcps").join(name).join(".mcp.json");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, definition.to_string()).unwrap();
 }
 
 /// The owner of a folder that this process created: the current user.

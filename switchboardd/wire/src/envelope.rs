@@ -124,7 +124,9 @@ impl<'a> Message<'a> {
             return Self::of(raw.is_json().then_some(raw).ok_or(Malformed::NotJson)?);
         }
         let mut flat = EnvelopeMembers::default();
-        let is_json = check::is_object(raw.get(), |key, value| flat.add(unquoted(key).as_deref(), value));
+        let is_json = check::is_object(raw.get(), |key, value| {
+            flat.add(unquoted(key).as_deref(), Raw::unchecked(value))
+        });
         if is_json { Self::of_members(&flat) } else { Err(Malformed::NotJson) }
     }
 

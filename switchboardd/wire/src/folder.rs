@@ -80,7 +80,7 @@ impl FolderProblem {
         let folder = folder.display();
         match self {
             Self::Link => format!("`{folder}` is a link; put a folder of your own there (mode 700)"),
-            Self::NoFolder => format!("`{folder}` is no folder; move it away"),
+            Self::NoFolder => format!("`{folder}` is not a directory; move it away"),
             Self::OtherOwner if meta.mode() & 0o077 != 0 || is_shared => {
                 format!(
                     "`{folder}` is open to others; choose a folder of your own that is closed to them (mode 700)"
@@ -126,12 +126,12 @@ fn find_other_writer(
     }
     // In a sticky folder like /tmp, others may add files but not touch existing ones.
     if mode & 0o002 != 0 && !is_sticky {
-        return Err("everybody can write it; `chmod o-w` mends that".to_owned());
+        return Err("everybody can write it; `chmod o-w` fixes that".to_owned());
     }
     // A user's own group has the number of the user. With an access list, its mask shows as the group's mode.
     let is_trusted = (group == gid && gid == uid) || Some(group) == admins;
     if mode & 0o020 != 0 && !is_trusted && !is_sticky {
-        return Err(format!("a group can write it (gid {group}); `chmod g-w` mends that"));
+        return Err(format!("a group can write it (gid {group}); `chmod g-w` fixes that"));
     }
     Ok(())
 }

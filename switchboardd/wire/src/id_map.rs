@@ -39,7 +39,7 @@ mod tests {
         let high: HashSet<u64> = (0..1024).map(|number| hash(number) >> 57).collect();
         assert_eq!((low.len(), high.len()), (1024, 128));
         let mut map = IdMap::default();
-        (0..1000).for_each(|number| drop(map.insert(number, number)));
+        map.extend((0..1000).map(|number| (number, number)));
         assert!((0..1000).all(|number| map.remove(&number) == Some(number)));
     }
 }

@@ -6,6 +6,11 @@
 //! the two) and by `runtime_paths`, `folder`, `process` and `peer`, which check whether the other side exists
 //! and which user runs it.
 
+#[cfg(windows)]
+compile_error!(
+    "native Windows is not supported; build and run Switchboard inside WSL, where it works as on Linux"
+);
+
 pub mod backoff;
 pub mod batch;
 mod check;

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use crate::check::is_json;
+use crate::check::{holds, is_json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Raw<'a>(&'a str);
@@ -186,13 +186,6 @@ fn quote_or_backslash(bytes: &[u8], at: usize) -> usize {
 pub(crate) fn has_backslash(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks();
     words.iter().any(|word| holds(u64::from_le_bytes(*word), b'\\') != 0) || rest.contains(&b'\\')
-}
-
-/// Nonzero if one of the eight bytes equals `byte`; the lowest set bit is in the first such byte.
-pub(crate) fn holds(word: u64, byte: u8) -> u64 {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let other = word ^ (ONES * u64::from(byte));
-    other.wrapping_sub(ONES) & !other & (ONES << 7)
 }
 
 /// The index of the next byte of this kind from `at` on, or the length if there is none.

@@ -46,7 +46,7 @@ pub(super) async fn run(args: &Args, local: &LocalConfig) -> CliExit {
     }
     match any {
         true => tell_daemon(args).await,
-        false => say!("nothing waits for your word, in no project that is known here"),
+        false => say!("nothing waits for your approval, in any project that is known here"),
     }
     if left { CliExit::Held } else { CliExit::Ok }
 }

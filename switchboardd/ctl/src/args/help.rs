@@ -13,10 +13,13 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ("Start here", &["setup", "status", "doctor", "open"]),
     (
         "Servers",
-        &["add", "remove", "import", "ls", "explain", "check", "allow", "deny", "secret", "login", "logout"],
+        &[
+            "add", "remove", "import", "ls", "explain", "check", "pin", "allow", "deny", "revoke", "secret",
+            "login", "logout",
+        ],
     ),
     ("Use them", &["introspect", "call", "calls", "logs", "savings"]),
-    ("Daemon and hosts", &["start", "stop", "restart", "reload", "service", "undo", "socket"]),
+    ("Daemon and hosts", &["start", "stop", "restart", "reload", "service", "undo", "uninstall", "socket"]),
     ("Shell", &["completions", "man", "help"]),
 ];
 
@@ -26,8 +29,12 @@ const NAME: Style = Style::new().bold();
 /// Reads the command line of this process, or ends it with what is wrong with it.
 pub fn parse() -> Args {
     let mut command = command();
-    let matches =
-        command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|error| misuse(&error));
+    let matches = command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|error| {
+        match added_url().filter(|_| error.kind() == ErrorKind::UnknownArgument) {
+            Some(why) => misuse(&command.error(ErrorKind::UnknownArgument, why)),
+            None => misuse(&error),
+        }
+    });
     let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| misuse(&error.format(&mut command)));
     let of_shim = [("--child", args.child.is_some()), ("--no-start", args.no_start)];
     if let Some((flag, _)) = of_shim.into_iter().find(|(_, given)| *given) {
@@ -35,6 +42,16 @@ pub fn parse() -> Args {
         misuse(&command.error(ErrorKind::ArgumentConflict, why));
     }
     args
+}
+
+/// `add NAME URL`, which other programs take.
+fn added_url() -> Option<String> {
+    let words: Vec<String> = std::env::args().skip(1).take_while(|word| word != "--").collect();
+    let at = words.iter().position(|word| word == "add")?;
+    let is_url = |word: &&String| word.starts_with("https://") || word.starts_with("http://");
+    let url = words[at + 1..].iter().find(is_url).filter(|_| !words.iter().any(|word| word == "--url"))?;
+    let name = words[at + 1..].iter().find(|word| !word.starts_with('-') && *word != url)?;
+    Some(format!("a URL is given with `--url`: `switchboard add {name} --url {url}`"))
 }
 
 /// Ends the process with what is wrong with its command line, in JSON too if that was asked for.

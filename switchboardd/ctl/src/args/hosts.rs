@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Setup {
     #[command(flatten)]
     pub which: HostSelection,
@@ -11,13 +11,13 @@ pub struct Setup {
     pub shim: Option<PathBuf>,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Undo {
     #[command(flatten)]
     pub which: HostSelection,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Import {
     #[command(flatten)]
     pub which: HostSelection,
@@ -30,10 +30,11 @@ pub struct Import {
 }
 
 /// Which hosts, and how sure somebody is.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct HostSelection {
-    /// These and no others, by name: claude-code, claude-desktop, cursor, vscode, copilot-cli, zed, windsurf, codex,
-    /// gemini, cline, roo, continue, opencode, junie, visual-studio, jetbrains [default: all that are found]
+    /// These and no others, by name or its beginning: claude-code, claude-desktop, cursor, vscode, copilot-cli, zed,
+    /// windsurf, codex, gemini, qwen, cline, roo, continue, opencode, junie, visual-studio, jetbrains [default: all that
+    /// are found]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub host: Vec<String>,
     /// Show what would be done, and do nothing

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Add {
+    /// The name of the server
     pub name: String,
-    /// What the model is told that it is for
+    /// What the model reads about the server
     #[arg(long)]
     pub description: Option<String>,
     /// A variable for it, as NAME=VALUE; `${NAME}` in the value is filled in when it starts
@@ -38,9 +39,9 @@ pub struct Add {
 }
 
 /// Which calls are wanted.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct CallsQuery {
-    /// Go on until Ctrl-C, also when the daemon starts anew
+    /// Keep showing new calls until Ctrl-C, also when the daemon restarts
     #[arg(short, long)]
     pub follow: bool,
     /// Only calls that ended within this time, such as 90s, 15m, 1h or 2d
@@ -57,7 +58,7 @@ pub struct CallsQuery {
     pub lines: Option<usize>,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum Secret {
     /// Store a value, typed at a prompt or read from standard input
     ///
@@ -74,5 +75,8 @@ pub enum Secret {
     Ls,
     /// Forget a secret and delete its value
     #[command(after_help = "Example:\n  switchboard secret rm GITHUB_TOKEN")]
-    Rm { name: String },
+    Rm {
+        /// The secret
+        name: String,
+    },
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Reads `90s`, `15m`, `1h` or `2d`.
 pub(super) fn parse_since(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write it like 90s, 15m, 1h or 2d");
+    let wrong = || format!("`{text}` is not a time; write it like 90s, 15m, 1h or 2d");
     let unit = text.chars().last().ok_or_else(wrong)?;
     let seconds = match unit {
         's' => 1,

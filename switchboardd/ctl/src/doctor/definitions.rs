@@ -1,16 +1,20 @@
 //! Checks server definitions for errors and risks.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::expand::Template;
-use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments, unpinned};
+use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments};
 use switchboard_wire::visible::visible;
 
 use super::Finding;
+use super::repair::Repair;
+use crate::args::Args;
 use crate::local_config::LocalConfig;
 use crate::output::tilde;
+use crate::pin::{find_unpinned, package_of};
 use crate::shell_word::shell_word;
 use switchboardd::Layer;
 use switchboardd::RootsOf;
@@ -31,22 +35,40 @@ const SECRET_WORDS: [&str; 9] = [
 const SECRET_BEGINNINGS: [&str; 10] =
     ["ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-", "AKIA", "eyJ", "Bearer "];
 
-pub(super) async fn check(local: &LocalConfig, project: Option<&Layer>) -> Vec<Finding> {
+/// `own_servers`: whether editors have servers that could be imported.
+pub(super) async fn check(
+    args: &Args,
+    local: &LocalConfig,
+    project: Option<&Layer>,
+    own_servers: bool,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
+    // The versions that run now, as far as they are known.
+    let versions: BTreeMap<String, String> = find_unpinned(args)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|server| Some((server.name, server.version.ok()?)))
+        .collect();
     for layer in std::iter::once(&local.personal).chain(project) {
         for problem in &layer.problems {
             let fix = format!("switchboard check {}", shell_word(&problem.file));
             findings.push(Finding::warning("definition", problem.to_string(), fix));
         }
         for entry in &layer.entries {
-            findings.extend(one(local, entry).await);
+            let is_own = std::ptr::eq(layer, &local.personal);
+            let version = versions.get(&entry.definition.name).filter(|_| is_own);
+            findings.extend(one(local, entry, is_own, version).await);
             findings.extend(missed_roots(layer, entry));
         }
     }
     let servers = local.personal.entries.len() + project.map_or(0, |project| project.entries.len());
     if servers == 0 {
-        let what = "no server is defined: hosts are shown nothing";
-        findings.push(Finding::warning("definition", what, "switchboard add time -- uvx mcp-server-time"));
+        let what = "no server is defined, so editors see no tools";
+        let fix = match own_servers {
+            true => "switchboard import",
+            false => "switchboard add time -- uvx mcp-server-time@2026.10.19",
+        };
+        findings.push(Finding::warning("definition", what, fix));
     } else if findings.is_empty() {
         findings.push(Finding::fine("definition", format!("{servers} defined, nothing wrong with them")));
     }
@@ -56,8 +78,11 @@ pub(super) async fn check(local: &LocalConfig, project: Option<&Layer>) -> Vec<F
 async fn one(
     local: &LocalConfig,
     JudgedDefinition { definition, trust_status, .. }: &JudgedDefinition,
+    is_own: bool,
+    version: Option<&String>,
 ) -> Vec<Finding> {
     let Definition { name, file, launch, .. } = &**definition;
+    let word = shell_word(name);
     let launch = match launch {
         Ok(launch) => launch,
         Err(why) => {
@@ -72,12 +97,19 @@ async fn one(
     // Nothing of a held server runs, and `switchboard allow` will show the rest.
     if *trust_status == TrustStatus::Held {
         let what = format!("server `{name}` is held: nobody has allowed it");
-        return vec![Finding::warning("held", what, format!("switchboard allow {name}"))];
+        let finding = Finding::warning("held", what, format!("switchboard allow {word}"));
+        return vec![finding.with_fold(
+            "servers are held, nobody has allowed them",
+            name,
+            "switchboard allow",
+        )];
     }
     let mut findings = Vec::new();
     if let TrustStatus::Outdated { .. } = trust_status {
-        let what = format!("server `{name}`: a new version of it waits; the one that was allowed serves on");
-        findings.push(Finding::warning("held", what, format!("switchboard allow {name}")));
+        let what = format!(
+            "server `{name}`: a changed version waits for you; the one that you allowed keeps running"
+        );
+        findings.push(Finding::warning("held", what, format!("switchboard allow {word}")));
     }
     if let Launch::Process(launch) = launch {
         if let Err(why) = local.resolver.find_program(launch).await {
@@ -85,14 +117,24 @@ async fn one(
             let program = launch.program_name();
             findings.push(Finding::error("program", what, install(&program)));
         }
-        let words: Vec<String> =
-            std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect();
-        if let Some(package) = unpinned(&words) {
+        if let Some((package, _)) = package_of(&Launch::Process(launch.clone())) {
+            let now = version.map_or(String::new(), |version| format!(" ({version} runs now)"));
             let what =
-                format!("server `{name}`: `{package}` has no fixed version; any start may run another");
-            let fix =
-                format!("switchboard explain {name}  # then write `{package}@VERSION` in {}", shown(file));
-            findings.push(Finding::warning("unpinned", what, fix));
+                format!("server `{name}`: `{package}`{now} has no fixed version; any start may run another");
+            findings.push(match is_own {
+                true => Finding::warning("unpinned", what, format!("switchboard pin {word}")).with_fold(
+                    "servers run a package without a fixed version, so that any start may run another",
+                    format!(
+                        "{name} (`{package}`{})",
+                        version.map_or(String::new(), |version| format!(", now {version}"))
+                    ),
+                    "switchboard pin",
+                ),
+                false => {
+                    let fix = format!("${{EDITOR:-vi}} {}  # write `{package}@VERSION`", shell_word(file));
+                    Finding::warning("unpinned", what, fix)
+                }
+            });
         }
         if let Some(why) = secrets_in_arguments(launch) {
             let what = format!("server `{name}` {}", visible(&why));
@@ -119,7 +161,8 @@ fn missed_roots(layer: &Layer, JudgedDefinition { definition, .. }: &JudgedDefin
         let what =
             format!("server `{name}` follows the roots of its editor, but editors share it: it is told none");
         let fix = format!(
-            "switchboard explain {name}  # then remove `suites.{name}.pool.scope` from {}",
+            "switchboard explain {}  # then remove `suites.{name}.pool.scope` from {}",
+            shell_word(name),
             shown(&layer.config.file)
         );
         Finding::warning("roots", what, fix)
@@ -157,11 +200,21 @@ fn secrets(name: &str, file: &Path, launch: &Launch) -> Vec<Finding> {
         let set = variable.replace('-', "_").to_uppercase();
         let what = format!("server `{name}`: the value of `{variable}` stands in {} itself", shown(file));
         let fix = format!("switchboard secret set {set}  # then write `${{{set}}}` there");
-        findings.push(Finding::warning("secret", what, fix));
+        findings.push(Finding::warning("secret", what, fix).with_fold(
+            "values that look like secrets stand in files",
+            format!("`{variable}` of {name}"),
+            "switchboard secret set NAME  # then write `${NAME}` in its place",
+        ));
     }
     if !plain.is_empty() && std::fs::metadata(file).is_ok_and(|meta| meta.mode() & 0o044 != 0) {
         let what = format!("{} holds a secret, and others can read it", shown(file));
-        findings.push(Finding::error("secret", what, format!("chmod 600 {}", shell_word(file))));
+        let is_ours =
+            std::fs::metadata(file).is_ok_and(|meta| meta.uid() == rustix::process::geteuid().as_raw());
+        let finding = Finding::error("secret", what, format!("chmod 600 {}", shell_word(file)));
+        findings.push(match is_ours {
+            true => finding.with_repair(Repair::Close { path: file.to_owned(), mode: 0o600 }),
+            false => finding,
+        });
     }
     findings
 }

@@ -11,6 +11,7 @@ use switchboard_wire::folder::{check_itself, is_ours_alone};
 use switchboard_wire::runtime_paths::RuntimePaths;
 
 use super::Finding;
+use super::repair::Repair;
 use crate::output::tilde;
 use crate::shell_word::shell_word;
 use crate::unused_settings::unused_settings as settings_of;
@@ -75,7 +76,8 @@ fn closed(path: &Path, mode: u32) -> Option<Finding> {
         return None;
     }
     let what = format!("{} is open to others (mode {:o})", shown(path), meta.mode() & 0o777);
-    Some(Finding::error("modes", what, format!("chmod {mode:o} {word}")))
+    let repair = Repair::Close { path: path.to_owned(), mode };
+    Some(Finding::error("modes", what, format!("chmod {mode:o} {word}")).with_repair(repair))
 }
 
 /// Checks that a file can be created there, by creating one.

@@ -9,6 +9,12 @@ use super::Finding;
 use crate::output::tilde;
 use crate::shell_word::shell_word;
 
+/// Whether an editor has servers of its own.
+pub(crate) fn own_servers(home: &Path) -> bool {
+    let mut files = survey(&Machine::here(home)).into_iter().flat_map(|surveyed| surveyed.files);
+    files.any(|file| file.state.is_ok_and(|state| state.servers.iter().any(|server| !server.is_off)))
+}
+
 pub(super) fn check(home: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     for surveyed in survey(&Machine::here(home)) {
@@ -33,7 +39,12 @@ fn of_file(host: &str, path: &Path, state: &HostFileState) -> Vec<Finding> {
         state.servers.iter().filter(|server| !server.is_off).map(|server| server.name.as_str()).collect();
     if !own.is_empty() {
         let what = format!("{host} still starts {} itself ({shown})", own.join(", "));
-        findings.push(Finding::warning("host", what, format!("switchboard import --host {host} --remove")));
+        let fix = format!("switchboard import --host {host} --remove");
+        findings.push(Finding::warning("host", what, fix).with_fold(
+            "editors still start servers themselves",
+            format!("{host} ({})", own.join(", ")),
+            "switchboard import --remove",
+        ));
     }
     match &state.switchboard {
         Some(there) if !there.exists => {
@@ -42,8 +53,9 @@ fn of_file(host: &str, path: &Path, state: &HostFileState) -> Vec<Finding> {
         }
         Some(_) => {}
         None if !own.is_empty() => {
-            let what = format!("{host} does not know Switchboard ({shown})");
-            findings.push(Finding::warning("host", what, format!("switchboard setup --host {host}")));
+            let what = format!("{host} does not start Switchboard ({shown})");
+            let finding = Finding::warning("host", what, format!("switchboard setup --host {host}"));
+            findings.push(finding.with_fold("editors do not start Switchboard", host, "switchboard setup"));
         }
         None => {}
     }

@@ -11,6 +11,7 @@ use switchboard_wire::runtime_paths::RuntimePaths;
 use switchboard_wire::visible::visible;
 
 use super::Finding;
+use super::repair::Repair;
 use crate::ask::AskError;
 use crate::output::tilde;
 use crate::shell_word::shell_word;
@@ -42,7 +43,11 @@ pub(super) fn presence(paths: &RuntimePaths, status: &Result<Value, AskError>) -
         );
         findings.push(Finding::error("version", what, "switchboard restart"));
     } else if let Some(why) = status["restartPending"]["why"].as_str() {
-        findings.push(Finding::warning("version", format!("{why}; it serves on"), "switchboard restart"));
+        findings.push(Finding::warning(
+            "version",
+            format!("{why}; until then it keeps running"),
+            "switchboard restart",
+        ));
     }
     if told.is_null() {
         let what =
@@ -78,7 +83,8 @@ fn absence(paths: &RuntimePaths, pid: Option<u32>, lives: bool) -> Vec<Finding> 
     if pid.is_some() {
         let what =
             format!("{} is of a daemon that is gone: it was killed, or crashed", shown(&paths.daemon_file));
-        findings.push(Finding::warning("daemon", what, "switchboard start"));
+        let repair = Repair::ForgetDaemon { file: paths.daemon_file.clone(), socket: paths.socket.clone() };
+        findings.push(Finding::warning("daemon", what, "switchboard start").with_repair(repair));
     }
     if paths.stopped.exists() {
         let what = "switchboardd was stopped; hosts that were open then do not bring it back";
@@ -116,7 +122,7 @@ pub(super) fn programs(status: Option<&Value>) -> Option<Finding> {
 pub(super) fn port(status: Option<&Value>, config: &Config) -> Option<Finding> {
     let why = match status {
         Some(status) => status["whereabouts"]["noTcp"].as_str().filter(|why| *why != "off")?.to_owned(),
-        None if config.http.listen == "off" => return None,
+        None if config.http.listen == "off" || config.http.is_any_port => return None,
         None => {
             let error = std::net::TcpListener::bind(&config.http.listen).err()?;
             format!("{}: {error}", config.http.listen)
@@ -150,10 +156,11 @@ pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
     let all =
         list(&status["suites"]).into_iter().chain(workspaces.iter().flat_map(|one| list(&one["suites"])));
     let finding = |suite: Value| {
-        let name = suite["child"].as_str().unwrap_or("-");
+        let plain = suite["child"].as_str().unwrap_or("-");
+        let (name, word) = (visible(plain), shell_word(plain));
         if matches!(suite["state"].as_str(), Some("failed" | "resting")) {
             let why = suite["lastError"].as_str().unwrap_or("failed");
-            let fix = format!("switchboard logs {name}; switchboard restart {name}");
+            let fix = format!("switchboard logs {word}; switchboard restart {word}");
             return Some(Finding::error("server", format!("server `{name}` {why}"), fix));
         }
         let lines: u64 =
@@ -163,7 +170,7 @@ pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
             lines => format!("{lines} lines to stdout that are not JSON-RPC; they belong on stderr"),
         };
         let what = format!("server `{name}` works, but wrote {wrote}");
-        (lines > 0).then(|| Finding::warning("server", what, format!("switchboard logs {name}")))
+        (lines > 0).then(|| Finding::warning("server", what, format!("switchboard logs {word}")))
     };
     all.filter_map(finding).collect()
 }

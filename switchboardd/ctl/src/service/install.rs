@@ -38,7 +38,7 @@ impl InstallSteps {
     fn end(mut self, last: &str) -> ServiceReport {
         self.report.fact("dryRun", json!(self.dry_run));
         self.report.fact("steps", Value::Array(self.done));
-        if !self.dry_run {
+        if !self.dry_run || self.report.lines.is_empty() {
             self.report.say(last);
         }
         self.report
@@ -55,7 +55,10 @@ impl InstallSteps {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(file_error(path)(error)),
         }
-        if self.step(format!("write {}", path.display())) {
+        let writes = self.step(format!("write {}", path.display()));
+        if !writes {
+            self.report.lines.extend(text.lines().map(|line| format!("    {line}")));
+        } else {
             let folder = path.parent().unwrap_or(Path::new("/"));
             std::fs::create_dir_all(folder).map_err(file_error(folder))?;
             switchboard_definitions::files::replace(path, text.as_bytes()).map_err(file_error(path))?;
@@ -108,8 +111,18 @@ async fn install_units(
     wanted: &ServiceSpec,
     steps: &mut InstallSteps,
 ) -> Result<(), ServiceError> {
-    let (socket, service) = systemd::units().await.map_err(ServiceError::NoManager)?;
     let folder = systemd::folder(&here.home);
+    let (socket, service) = match systemd::units().await {
+        Ok(units) => units,
+        Err(why) if steps.dry_run => {
+            for (name, text) in [units::socket(wanted), units::service(wanted)] {
+                steps.write(&folder.join(name), &text)?;
+            }
+            steps.report.say(ServiceError::NoManager(why));
+            return Ok(());
+        }
+        Err(why) => return Err(ServiceError::NoManager(why)),
+    };
     let is_packaged =
         |unit: &systemd::SystemdUnit| unit.file().is_some_and(|file| !file.starts_with(&folder));
     let (mut new_socket, mut new_service) = (false, false);
@@ -136,7 +149,7 @@ async fn install_units(
         steps.systemctl(&["try-restart", SERVICE]).await?;
     }
     if systemd::lingers().await == Some(false) {
-        steps.report.say("it ends with your last login; `loginctl enable-linger` keeps it running");
+        steps.report.say("it stops when you log out; `loginctl enable-linger` keeps it running");
     }
     Ok(())
 }
@@ -212,7 +225,7 @@ pub(super) async fn remove(args: &Args, dry_run: bool) -> Result<ServiceReport, 
     } else {
         remove_units(&here, &mut steps).await?
     };
-    let last = "removed; the next shim starts the daemon by itself again";
+    let last = "removed; from now on the first editor starts the daemon again";
     Ok(steps.end(if there { last } else { "there is no service to remove" }))
 }
 
@@ -237,7 +250,7 @@ async fn remove_units(here: &ServicePaths, steps: &mut InstallSteps) -> Result<b
                 let _ = systemctl(&["reset-failed", SOCKET, SERVICE]).await;
             }
         }
-        Err(why) if !there => return Err(ServiceError::NoManager(why)),
+        // Without a manager and without units there is no service.
         _ => {}
     }
     Ok(there)

@@ -12,8 +12,8 @@ use url::Url;
 
 use super::{
     BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Expose, Http, OauthConfig,
-    PoolConfig, RecordMode, Scope, Show, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig,
-    Watch, glob_set,
+    PoolConfig, RecordMode, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
+    glob_set,
 };
 use crate::document::{Fields, Node};
 use crate::expand::{ExpansionContext, Template};
@@ -310,10 +310,7 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
         redact,
         validate: fields.get("validate").and_then(|node| node.flag()),
         split: permissions::split(&fields, &strangers),
-        show: fields
-            .get("show")
-            .and_then(|node| node.word(&Show::ALL.map(|show| (show.as_str(), show))))
-            .unwrap_or_default(),
+        show: permissions::show(&fields),
         confirm,
         unusable_reason: hides.then(|| misplaced_reason(&node.location())),
     }
@@ -397,6 +394,7 @@ fn http(node: &Node<'_>, base: Http) -> Http {
     let allowed_origins = fields.get("allowedOrigins").and_then(|node| origins(&node));
     let base = if node.problem_count() > before { closed() } else { base };
     Http {
+        is_any_port: listen.is_none() && base.is_any_port,
         listen: listen.unwrap_or(base.listen),
         open_discovery: open_discovery.unwrap_or(base.open_discovery),
         allowed_origins: allowed_origins.unwrap_or(base.allowed_origins),

@@ -11,7 +11,7 @@ const PARTS: [(&str, &str); 14] = [
     ("\"passEnv\":", "only Switchboard reads `passEnv`"),
     ("\"env_vars\":", "only Codex reads `env_vars`"),
     ("\"serverUrl\":", "only Windsurf reads `serverUrl`"),
-    ("\"httpUrl\":", "only Gemini CLI reads `httpUrl`"),
+    ("\"httpUrl\":", "only Gemini CLI and Qwen Code read `httpUrl`"),
     ("\"transport\":{", "only Cline reads a nested `transport`"),
     ("\"type\":\"http\"", "for `http` Cline has `streamableHttp` and Roo `streamable-http`"),
     ("\"type\":\"streamableHttp\"", "only Cline reads the type `streamableHttp`"),

@@ -11,7 +11,7 @@ use super::regular::{self, Links, OpenFileError};
 pub enum UnsafeFile {
     #[error("`{}` cannot be read: {error}", file.display())]
     Unreadable { file: PathBuf, error: io::Error },
-    #[error("`{}` is no regular file; put one there, not a link or a device", .0.display())]
+    #[error("`{}` is not a regular file; put one there, not a link or a device", .0.display())]
     Irregular(PathBuf),
     #[error("`{}` belongs to another user (uid {owner}); move it away or have its owner changed", file.display())]
     OtherOwner { file: PathBuf, owner: u32 },

@@ -130,7 +130,7 @@ impl HostRules {
                     }
                 }
             }
-            "gemini" => {
+            "gemini" | "qwen" => {
                 let list =
                     |path: &[&str], name: &str| -> Result<Option<Value>, super::super::HostFileError> {
                         Ok(json::members(text, path)?
@@ -226,7 +226,7 @@ fn prefixes(host: &Host, server: &str) -> Vec<String> {
     match host.id {
         "claude-code" => vec![format!("mcp__{clean}__")],
         "opencode" => vec![format!("{clean}_")],
-        "gemini" => vec![format!("mcp_{clean}_"), format!("{clean}__"), format!("mcp__{clean}__")],
+        "gemini" | "qwen" => vec![format!("mcp_{clean}_"), format!("{clean}__"), format!("mcp__{clean}__")],
         "cursor" => vec![format!("{server}:")],
         "zed" => vec![format!("mcp:{server}:")],
         _ => Vec::new(),

@@ -34,7 +34,7 @@ pub(in super::super) fn remove(text: &str, name: &str) -> Result<Option<(String,
     let document = parse(text)?;
     let Some(server) = document.get(SERVERS).and_then(|servers| servers.get(name)) else { return Ok(None) };
     let by_hand =
-        || HostFileError::new(format!("`{SERVERS}.{name}` is no table of its own; take it out by hand"));
+        || HostFileError::new(format!("`{SERVERS}.{name}` is not a table of its own; remove it by hand"));
     let mut all = Vec::new();
     headers(document.as_table(), &mut all);
     all.sort_unstable();

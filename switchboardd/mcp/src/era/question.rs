@@ -29,12 +29,12 @@ pub struct InputRequest<'a> {
 impl<'a> InputRequired<'a> {
     /// Parses a result; the error says what is wrong with it.
     pub fn read(result: Raw<'a>) -> Result<Self, String> {
-        let members = Members::of(result).ok_or("its `input_required` is no object")?;
+        let members = Members::of(result).ok_or("its `input_required` is not an object")?;
         let state = members.get("requestState").filter(|state| !state.is_null());
         let mut requests = Vec::new();
         for (key, request) in members.get("inputRequests").and_then(Members::of).unwrap_or_default().0 {
             let request =
-                Members::of(request).ok_or_else(|| format!("its input request `{key}` is no object"))?;
+                Members::of(request).ok_or_else(|| format!("its input request `{key}` is not an object"))?;
             let method =
                 request.text("method").ok_or_else(|| format!("its input request `{key}` has no method"))?;
             if !matches!(&*method, methods::ELICITATION | methods::SAMPLING | methods::ROOTS_LIST) {

@@ -21,7 +21,7 @@ pub(super) async fn client(files: &TlsFiles, variables: &ChildEnvironment) -> Re
 }
 
 fn certificates(file: &NamedFile) -> Result<Vec<Certificate>, String> {
-    let all = Certificate::from_pem_bundle(&read(file)?).map_err(|_| unfit(file, "it is no PEM file"))?;
+    let all = Certificate::from_pem_bundle(&read(file)?).map_err(|_| unfit(file, "it is not a PEM file"))?;
     if all.is_empty() { Err(unfit(file, "it has no certificate")) } else { Ok(all) }
 }
 

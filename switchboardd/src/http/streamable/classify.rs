@@ -30,7 +30,8 @@ pub(super) fn classify(given: &HeaderMap, message: &Message<'_>) -> Result<Proto
         Message::Request { id, method, params } => (*id, method.name(), *params),
     };
     let refused = |code, why: String| Err(bad(code, why).about(Some(id.get())));
-    let meta = request_meta::meta(params);
+    let params = params.and_then(Members::of).unwrap_or_default();
+    let meta = params.get("_meta").and_then(Members::of).unwrap_or_default();
     let Some(claim) = request_meta::claimed_revision(&meta) else {
         return match (has_modern_header, &*method) {
             (false, _) => Ok(ProtocolEra::Legacy),
@@ -53,7 +54,7 @@ pub(super) fn classify(given: &HeaderMap, message: &Message<'_>) -> Result<Proto
         let data = json!({ "supported": MODERN_REVISIONS, "requested": claim });
         return Err(RpcError { data: Some(data), ..complaint.about(Some(id.get())) });
     }
-    headers::check(given, &method, params)
+    headers::check(given, &method, &params)
         .or_else(|why| refused(HEADER_MISMATCH, why).map(|_: ProtocolEra| ()))?;
     if request_meta::capabilities(&meta).is_none() {
         return refused(INVALID_PARAMS, format!("`params._meta` lacks `{CAPABILITIES}`, an object"));

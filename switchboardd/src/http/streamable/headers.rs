@@ -13,9 +13,9 @@ use switchboard_mcp::era::headers::{HeaderParam, decoded, name_member};
 use switchboard_mcp::header_names;
 
 /// Checks the headers that every request must have.
-pub(super) fn check(headers: &HeaderMap, method: &str, params: Option<Raw<'_>>) -> Result<(), String> {
+pub(super) fn check(headers: &HeaderMap, method: &str, params: &Members<'_>) -> Result<(), String> {
     agree(headers, header_names::METHOD, Some(method))?;
-    let name = name_member(method).and_then(|key| params.and_then(Members::of)?.text(key));
+    let name = name_member(method).and_then(|key| params.text(key));
     // A body that lacks the name is refused by the code that needs the name.
     name.map_or(Ok(()), |name| agree(headers, header_names::NAME, Some(&name)))
 }
@@ -94,8 +94,9 @@ mod tests {
 
     #[test]
     fn method_and_name_agree_with_the_body() {
-        let call =
-            |pairs: &[(&str, &str)]| check(&headers(pairs), "tools/call", Some(raw(r#"{"name":"é"}"#)));
+        let none = Members::default();
+        let members = |text: &'static str| Members::of(raw(text)).unwrap();
+        let call = |pairs: &[(&str, &str)]| check(&headers(pairs), "tools/call", &members(r#"{"name":"é"}"#));
         assert!(call(&[("mcp-method", "tools/call"), ("Mcp-Name", " =?base64?w6k=?= ")]).is_ok());
         assert!(call(&[("mcp-method", "tools/call"), ("mcp-name", "e")]).is_err());
         assert!(call(&[("mcp-method", "tools/call")]).is_err());
@@ -103,11 +104,11 @@ mod tests {
         let twice = [("mcp-method", "tools/call"), ("mcp-method", "tools/call")];
         let mut given = headers(&twice[..1]);
         given.append("mcp-method", "tools/call".parse().unwrap());
-        assert!(check(&given, "tools/list", None).is_err());
-        assert!(check(&headers(&[("mcp-method", "tools/list")]), "tools/list", None).is_ok());
-        assert!(check(&headers(&[]), "tools/list", None).is_err());
+        assert!(check(&given, "tools/list", &none).is_err());
+        assert!(check(&headers(&[("mcp-method", "tools/list")]), "tools/list", &none).is_ok());
+        assert!(check(&headers(&[]), "tools/list", &none).is_err());
         let read = [("mcp-method", "resources/read"), ("mcp-name", "a:b")];
-        assert!(check(&headers(&read), "resources/read", Some(raw(r#"{"uri":"a:b"}"#))).is_ok());
+        assert!(check(&headers(&read), "resources/read", &members(r#"{"uri":"a:b"}"#)).is_ok());
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) struct LogFilter {
 /// Parses a level or a list of directives: `LEVEL`, `TARGET=LEVEL` or, in a list, `TARGET`. A single word that
 /// is no level is rejected: it would be read as a target and silence everything else.
 pub(super) fn parse_filter(wanted: &str) -> Result<LogFilter, String> {
-    let no_level = |word: &str| format!("`{word}` is no log level ({})", LEVELS.join(", "));
+    let no_level = |word: &str| format!("`{word}` is not a log level ({})", LEVELS.join(", "));
     if !wanted.contains(['=', ',']) && !is_level(wanted) {
         return Err(no_level(wanted));
     }
@@ -101,12 +101,12 @@ mod tests {
             assert!(parse_filter(good).is_ok(), "{good}");
         }
         for (bad, why) in [
-            ("bogus", "`bogus` is no log level (off, error, warn, info, debug, trace)"),
-            ("", "`` is no log level"),
-            ("inf", "`inf` is no log level"),
-            (",", "`,` is no log level"),
-            ("http=loud", "`loud` is no log level"),
-            ("info,http=debug=trace", "`debug=trace` is no log level"),
+            ("bogus", "`bogus` is not a log level (off, error, warn, info, debug, trace)"),
+            ("", "`` is not a log level"),
+            ("inf", "`inf` is not a log level"),
+            (",", "`,` is not a log level"),
+            ("http=loud", "`loud` is not a log level"),
+            ("info,http=debug=trace", "`debug=trace` is not a log level"),
             ("info,[call]=trace", "`[call]=trace` names a span or a field"),
         ] {
             let said = parse_filter(bad).unwrap_err();

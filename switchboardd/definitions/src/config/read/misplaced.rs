@@ -151,7 +151,7 @@ pub(super) fn misplaced_reason(place: &str) -> String {
 }
 
 pub(super) fn closed() -> Http {
-    Http { listen: "off".to_owned(), open_discovery: false, allowed_origins: Vec::new() }
+    Http { listen: "off".to_owned(), is_any_port: false, open_discovery: false, allowed_origins: Vec::new() }
 }
 
 pub(super) const STRICTEST_TRUST: TrustConfig =

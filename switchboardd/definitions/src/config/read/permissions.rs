@@ -1,6 +1,6 @@
-//! Reads `split` and `confirm` of a suite.
+//! Reads `split`, `show` and `confirm` of a suite.
 
-use super::super::{Confirm, Split, glob_set};
+use super::super::{Confirm, Show, Split, glob_set};
 use crate::document::{Fields, Node, UnknownMembers};
 
 /// `true`, `false` or `"auto"`. If the meaning is unclear, reading and writing are kept apart.
@@ -17,6 +17,12 @@ pub(super) fn split(fields: &Fields<'_>, unknown: &UnknownMembers<'_, '_>) -> Sp
     }
     node.complain("`split` must be true, false or \"auto\"");
     Split::Always
+}
+
+/// `"suite"`, `"tools"` or `"auto"`.
+pub(super) fn show(fields: &Fields<'_>) -> Show {
+    let words = Show::ALL.map(|show| (show.as_str(), show));
+    fields.get("show").and_then(|node| node.word(&words)).unwrap_or_default()
 }
 
 /// `"destructive"`, or globs on the names of tools.

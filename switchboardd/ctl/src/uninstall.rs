@@ -1,0 +1,203 @@
+//! `switchboard uninstall`: undoes `setup`, `import --remove` and `service install`, stops the daemon, and says what is
+//! left. With `--purge` it deletes that, too.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use switchboard_hosts::record::HostFileRecords;
+use switchboard_wire::printable;
+
+use super::CliExit;
+use super::output::{complain, count, failed, indented, print_json, remark, say, set_quiet, tilde};
+use super::secret::own_variables;
+use super::shell_word::shell_word;
+use super::{prompt, service, setup, start};
+use crate::args::{Args, HostSelection, Service, Undo, Uninstall};
+use switchboardd::daemon;
+use switchboardd::secrets::{SecretLocation, Secrets};
+
+/// What there is to take away.
+struct Traces {
+    /// Files of editors that start Switchboard.
+    host_files: Vec<PathBuf>,
+    is_service: bool,
+    pid: Option<u64>,
+    /// Folders with the user's definitions and our state, as far as they exist.
+    folders: Vec<PathBuf>,
+    /// Names of secrets that are in the keyring; those in a file are in a folder above.
+    in_keyring: Vec<String>,
+    secrets: Secrets,
+}
+
+impl Traces {
+    fn find(args: &Args) -> Result<Self, CliExit> {
+        let home = daemon::home().map_err(|fatal| failed(&fatal))?;
+        let paths = daemon::runtime_paths_in_use(&args.of_daemon(), &home);
+        let (config, state) = daemon::files_in_use(&args.of_daemon(), &home);
+        let (records, problems) = HostFileRecords::peek(&state).all();
+        problems.iter().for_each(|problem| remark!("switchboard: {}", indented(problem)));
+        let secrets = Secrets::new(&state);
+        let in_keyring = secrets.list().map_err(|error| failed(&error))?;
+        let in_keyring = in_keyring
+            .into_iter()
+            .filter(|(_, place)| *place == SecretLocation::Keyring)
+            .map(|(name, _)| name);
+        // A config that was named on the command line may be among other files of the user.
+        let config = if args.config.is_some() { None } else { config.parent().map(Path::to_owned) };
+        let locks = switchboard_wire::runtime_paths::state_directory(&home);
+        let mut folders: Vec<PathBuf> = config.into_iter().chain([state, locks]).collect();
+        folders.dedup();
+        folders.retain(|folder| folder.is_dir());
+        Ok(Self {
+            host_files: records.into_iter().map(|record| record.file).collect(),
+            is_service: service::has_units(&home),
+            pid: daemon::running(&paths).and_then(|told| told["pid"].as_u64()),
+            folders,
+            in_keyring: in_keyring.collect(),
+            secrets,
+        })
+    }
+
+    /// What will be done, in its order.
+    fn steps(&self, purge: bool) -> Vec<String> {
+        let mut steps: Vec<String> = Vec::new();
+        for file in &self.host_files {
+            steps.push(format!("take Switchboard out of {}", shown(file)));
+        }
+        if self.is_service {
+            steps.push("remove the service".to_owned());
+        }
+        if let Some(pid) = self.pid {
+            steps.push(format!("stop switchboardd (pid {pid})"));
+        }
+        if purge {
+            if !self.in_keyring.is_empty() {
+                steps.push(format!(
+                    "delete {} from the keyring: {}",
+                    count(self.in_keyring.len(), "secret"),
+                    self.in_keyring.join(", ")
+                ));
+            }
+            steps.extend(self.folders.iter().map(|folder| format!("delete {}", shown(folder))));
+        }
+        steps
+    }
+}
+
+fn shown(path: &Path) -> String {
+    tilde(&path.display().to_string())
+}
+
+pub(super) async fn run(args: &Args, wish: &Uninstall) -> CliExit {
+    let traces = match Traces::find(args) {
+        Ok(traces) => traces,
+        Err(exit) => return exit,
+    };
+    let steps = traces.steps(wish.purge);
+    if !args.json {
+        match steps.is_empty() {
+            true => say!("nothing of Switchboard is set up, and no switchboardd is running"),
+            false => say!("this will:"),
+        }
+        steps.iter().for_each(|step| say!("  {step}"));
+    }
+    if !wish.dry_run && !steps.is_empty() {
+        match is_agreed(args, wish) {
+            Ok(true) => {}
+            Ok(false) => {
+                say!("nothing was changed");
+                return CliExit::Ok;
+            }
+            Err(exit) => return exit,
+        }
+        set_quiet(args.json);
+        let exit = take_away(args, wish, &traces).await;
+        set_quiet(false);
+        if !matches!(exit, CliExit::Ok) {
+            return exit;
+        }
+    }
+    let left: Vec<&PathBuf> =
+        traces.folders.iter().filter(|folder| !wish.purge && !wish.dry_run && folder.is_dir()).collect();
+    if args.json {
+        print_json(&json!({ "dryRun": wish.dry_run, "steps": steps, "left": left }));
+    } else if !wish.dry_run {
+        tell_left(&traces, &left, wish.purge);
+    }
+    CliExit::Ok
+}
+
+fn is_agreed(args: &Args, wish: &Uninstall) -> Result<bool, CliExit> {
+    if wish.yes {
+        return Ok(true);
+    }
+    if args.json || !std::io::stdin().is_terminal() {
+        complain(
+            &"not a terminal, so nobody can be asked: use `--yes`, or `--dry-run` to see what would be done",
+        );
+        return Err(CliExit::Usage);
+    }
+    let what = if wish.purge { "do this, and delete your servers and secrets for good" } else { "do this" };
+    Ok(prompt::yes(&printable!("{what}? [y/N] ")))
+}
+
+async fn take_away(args: &Args, wish: &Uninstall, traces: &Traces) -> CliExit {
+    // The parts report in words; as JSON there is one answer, at the end.
+    let quiet = Args { json: false, ..args.clone() };
+    if !traces.host_files.is_empty() {
+        let which = HostSelection { host: Vec::new(), dry_run: false, yes: true };
+        let undone = setup::undo(&quiet, &Undo { which });
+        if !matches!(undone, CliExit::Ok) {
+            complain(
+                &"some editors still start Switchboard, so nothing else was removed; fix that and run it again",
+            );
+            return undone;
+        }
+    }
+    if traces.is_service {
+        let removed = service::run(&quiet, Service::Remove { dry_run: false }).await;
+        if !matches!(removed, CliExit::Ok) {
+            return removed;
+        }
+    }
+    let stopped = start::stop(&quiet).await;
+    if !matches!(stopped, CliExit::Ok) || !wish.purge {
+        return stopped;
+    }
+    for name in &traces.in_keyring {
+        if let Err(error) = traces.secrets.remove(name, &own_variables()).await {
+            return failed(&format!("the secret `{name}` is still in the keyring: {error}"));
+        }
+    }
+    for folder in &traces.folders {
+        if let Err(error) = std::fs::remove_dir_all(folder) {
+            return failed(&format!("`{}` was not deleted: {error}", folder.display()));
+        }
+        say!("deleted {}", shown(folder));
+    }
+    CliExit::Ok
+}
+
+fn tell_left(traces: &Traces, left: &[&PathBuf], purged: bool) {
+    if !traces.host_files.is_empty() {
+        say!("restart your editors: those that are open keep their connection until then");
+    }
+    if !left.is_empty() {
+        say!("");
+        say!("left are your servers, secrets and logs:");
+        left.iter().for_each(|folder| say!("  {}", shown(folder)));
+        if !traces.in_keyring.is_empty() {
+            say!("  in the keyring: {}", traces.in_keyring.join(", "));
+        }
+        say!("`switchboard uninstall --purge` deletes them");
+    }
+    if (purged || !left.is_empty() || !traces.host_files.is_empty())
+        && let Ok(own) = std::env::current_exe()
+        && let Some(folder) = own.parent()
+    {
+        let programs = ["switchboard", "switchboardd", "switchboard-ctl", "switchboard-guard"];
+        let files: Vec<String> = programs.iter().map(|name| shell_word(&folder.join(name))).collect();
+        say!("the programs are removed the way they were installed, or with `rm {}`", files.join(" "));
+    }
+}

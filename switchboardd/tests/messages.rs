@@ -1,0 +1,229 @@
+//! Every text that a person or a model reads, collected from the sources: `target/messages.txt` has all of them in one
+//! list, to be read in one go. The words that they use are checked.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use syn::visit::Visit;
+
+/// Who reads a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reader {
+    Model,
+    User,
+    Log,
+}
+
+/// Sources whose texts go to a model, in results of calls and in lists.
+const MODEL: &[&str] = &[
+    "src/suite",
+    "src/face",
+    "src/signature",
+    "src/search",
+    "mcp/src",
+    "src/session",
+    "src/catalog/listed_tools",
+];
+
+const SOURCES: &[&str] = &[
+    "wire/src",
+    "mcp/src",
+    "definitions/src",
+    "hosts/src",
+    "guard/src",
+    "src",
+    "ctl/src",
+    "../switchboard-shim/src",
+];
+
+/// Words that people do not use for what is meant, and what they say.
+const WORDS: &[(&str, &str)] = &[
+    ("child", "server"),
+    ("children", "servers"),
+    ("mend", "fix"),
+    ("mends", "fixes"),
+    ("mended", "fixed"),
+    ("serves on", "keeps running"),
+    ("but for", "except"),
+    ("nobody can be asked here", "not a terminal; use `--yes`"),
+    ("needs no word", "no approval needed"),
+    ("is no JSON", "is not valid JSON"),
+    ("are no JSON", "are not valid JSON"),
+    ("is no folder", "is not a directory"),
+    ("is no number", "is not a number"),
+    ("is no name", "is not a valid name"),
+    ("half within", "median"),
+    ("let go after", "stopped after"),
+    ("person", "user"),
+];
+
+/// Words for texts that users read; a model reads them in the arguments of a suite.
+const USER_WORDS: &[(&str, &str)] = &[("subtool", "tool"), ("subtools", "tools")];
+
+/// Texts that use such a word with reason: a part of each, and why.
+const EXCEPTIONS: &[(&str, &str)] =
+    &[("--child", "the flag, which scripts use"), ("`child`", "a key of the JSON that is a contract")];
+
+struct Message {
+    reader: Reader,
+    place: String,
+    text: String,
+}
+
+#[test]
+fn messages_use_the_words_that_people_use() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut messages = Vec::new();
+    for folder in SOURCES {
+        let mut files = Vec::new();
+        collect(&root.join(folder), &mut files);
+        for file in files {
+            let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+            if file.file_stem().is_some_and(|stem| stem == "tests") {
+                continue;
+            }
+            let mut parsed = syn::parse_file(&std::fs::read_to_string(&file).unwrap()).unwrap();
+            parsed.items.retain(|item| !is_test(item));
+            let reader =
+                if MODEL.iter().any(|part| name.starts_with(part)) { Reader::Model } else { Reader::User };
+            let mut texts = Texts { reader, is_log: 0, found: Vec::new() };
+            texts.visit_file(&parsed);
+            messages.extend(texts.found.into_iter().map(|(reader, text)| Message {
+                reader,
+                place: name.clone(),
+                text,
+            }));
+        }
+    }
+    assert!(messages.len() > 500, "only {} texts were found", messages.len());
+    write_list(&root.join("../target/messages.txt"), &messages);
+    let mut wrong = String::new();
+    for Message { reader, place, text } in &messages {
+        let more = if *reader == Reader::User { USER_WORDS } else { &[] };
+        for (word, better) in WORDS.iter().chain(more) {
+            if has_word(text, word) && !EXCEPTIONS.iter().any(|(part, _)| text.contains(part)) {
+                let _ = writeln!(wrong, "{place}: `{word}`, better `{better}`: {text}");
+            }
+        }
+    }
+    assert_eq!(wrong, "", "\n{wrong}");
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+}
+
+fn is_test(item: &syn::Item) -> bool {
+    matches!(item, syn::Item::Mod(module) if module.ident == "tests")
+}
+
+/// The texts of one file. Whatever has two spaces in it is taken as a text.
+struct Texts {
+    reader: Reader,
+    is_log: usize,
+    found: Vec<(Reader, String)>,
+}
+
+impl Texts {
+    fn add(&mut self, text: &str) {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if text.matches(' ').count() >= 2 && !text.starts_with("BUG") && !text.starts_with("use ") {
+            let reader = if self.is_log > 0 { Reader::Log } else { self.reader };
+            self.found.push((reader, text));
+        }
+    }
+
+    fn tokens(&mut self, tokens: proc_macro2::TokenStream) {
+        for token in tokens {
+            match token {
+                proc_macro2::TokenTree::Group(group) => self.tokens(group.stream()),
+                proc_macro2::TokenTree::Literal(literal) => {
+                    if let syn::Lit::Str(text) = syn::Lit::new(literal) {
+                        self.add(&text.value());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Texts {
+    fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+        // `#[error("…")]`, and the help of clap.
+        let path = attribute.path();
+        if (path.is_ident("error") || path.is_ident("command") || path.is_ident("arg"))
+            && let syn::Meta::List(list) = &attribute.meta
+        {
+            self.tokens(list.tokens.clone());
+        }
+    }
+
+    fn visit_macro(&mut self, called: &'ast syn::Macro) {
+        let name = called.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
+        if matches!(&*name, "assert" | "assert_eq" | "debug_assert" | "unreachable" | "panic") {
+            return;
+        }
+        let is_log = matches!(&*name, "trace" | "debug" | "info" | "warn" | "error");
+        self.is_log += usize::from(is_log);
+        self.tokens(called.tokens.clone());
+        self.is_log -= usize::from(is_log);
+    }
+
+    fn visit_lit_str(&mut self, text: &'ast syn::LitStr) {
+        self.add(&text.value());
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if module.ident != "tests" {
+            syn::visit::visit_item_mod(self, module);
+        }
+    }
+}
+
+/// Whether a word, or several, stand in a text by themselves. Placeholders such as `{child}` are none.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part =
+        |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '{'));
+    text.match_indices(word).any(|(at, _)| {
+        !is_part(text[..at].chars().next_back())
+            && !text[at + word.len()..]
+                .chars()
+                .next()
+                .is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '}' | '/' | ':'))
+    })
+}
+
+fn write_list(file: &Path, messages: &[Message]) {
+    let mut by_reader: BTreeMap<Reader, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
+    for message in messages {
+        by_reader.entry(message.reader).or_default().entry(&message.place).or_default().insert(&message.text);
+    }
+    let mut list = String::new();
+    for (reader, places) in by_reader {
+        let heading = match reader {
+            Reader::Model => "Shown to a model",
+            Reader::User => "Shown to a user",
+            Reader::Log => "Written to the log",
+        };
+        let _ = writeln!(list, "# {heading}\n");
+        for (place, texts) in places {
+            let _ = writeln!(list, "## {place}");
+            for text in texts {
+                let _ = writeln!(list, "- {text}");
+            }
+            list.push('\n');
+        }
+    }
+    std::fs::write(file, list).unwrap();
+}
