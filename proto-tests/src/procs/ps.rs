@@ -1,4 +1,5 @@
 //! macOS: from the output of `ps` and `lsof`.
+#![allow(clippy::disallowed_methods, reason = "asks the system for its processes")]
 #![cfg_attr(
     not(target_os = "macos"),
     allow(dead_code, unreachable_pub, reason = "its tests run on every system")
