@@ -272,8 +272,11 @@ fn a_guard_or_commands_that_others_can_change_are_not_started() {
         let entry = json!({"mcpServers": {name: home.entry(&child, &["echo"], env)}});
         home.definition(name, &entry.to_string());
     };
-    define("k", &[]);
-    define("s", &[("KEY", "${CANARY}")]);
+    // Each has a pool of its own, which has not failed before.
+    for number in 0..4 {
+        define(&format!("k{number}"), &[]);
+        define(&format!("s{number}"), &[("KEY", "${CANARY}")]);
+    }
     let secrets = home.state_folder().join("secrets");
     fs::create_dir_all(&secrets).unwrap();
     fs::write(secrets.join("secrets.json"), r#"{"version":1,"secrets":{"CANARY":{"in":"keyring"}}}"#)
@@ -299,21 +302,22 @@ fn a_guard_or_commands_that_others_can_change_are_not_started() {
         (output.status.success(), String::from_utf8(said).unwrap())
     };
     // Before the daemon starts, and while it runs.
-    for (owner, mode, why) in [
+    let cases = [
         (SOMEBODY, 0o755, "it belongs to another user (uid 42017)"),
         (NOBODY, 0o777, "everybody can write it"),
         (0, 0o775, "a group can write it (gid 0)"),
-    ] {
+    ];
+    for (number, (owner, mode, why)) in cases.into_iter().enumerate() {
         let programs = [("switchboard-guard", "k"), ("switchboard-ctl", "s")];
         programs.iter().for_each(|(name, _)| set(name, owner, mode));
         for (name, server) in programs {
-            let (is_called, said) = call(server);
+            let (is_called, said) = call(&format!("{server}{number}"));
             assert!(!is_called && said.contains(&format!("{name}` is not started: {why}")), "{said}");
         }
     }
     // It is looked at again until it is right.
     set("switchboard-guard", 0, 0o755);
-    let (is_called, said) = call("k");
+    let (is_called, said) = call("k3");
     assert!(is_called, "{said}");
     assert!(as_nobody(&home, &["stop"]).status.success());
     assert!(daemon.unwrap().wait().unwrap().success());
