@@ -1,5 +1,7 @@
 //! Reproducible cases: the case number is the seed.
 
+#![allow(dead_code, reason = "several tests share this file, and each uses a part of it")]
+
 use std::ops::Range;
 use std::time::{Duration, Instant};
 

@@ -83,7 +83,9 @@ pub(crate) async fn converse(way: Way, number: usize, seed: u64, servers: Vec<St
     // Time for what the daemon has to take back.
     if !leaves_early {
         sleep(Duration::from_secs(5)).await;
-        law.at_rest_of(number);
+        if !session.way.is_stopping.load(Ordering::Relaxed) {
+            law.at_rest_of(number);
+        }
     }
     poll.abort();
     let _ = poll.await;

@@ -3,6 +3,7 @@
 //!
 //! A test runs with `#[tokio::test(start_paused = true)]`: time stands still while any task can run, and jumps to the
 //! next timer when all of them wait.
+#![allow(dead_code, reason = "several tests share this file, and each uses a part of it")]
 
 mod host;
 mod server;
