@@ -8,7 +8,6 @@ mod machine;
 mod repair;
 mod running;
 
-pub(super) use hosts::own_servers;
 pub(super) use running::is_locked;
 
 use serde_json::{Value, json};
@@ -169,7 +168,9 @@ async fn find_all(args: &Args) -> Vec<Finding> {
         }
         findings.extend(unused.into_iter().map(|(_, finding)| finding));
         findings.extend(machine::path(&local).await);
-        findings.extend(definitions::check(args, &local, project.as_ref(), hosts::own_servers(&home)).await);
+        findings.extend(
+            definitions::check(args, &local, project.as_ref(), crate::setup::own_servers(&home)).await,
+        );
         findings.extend(running::port(status.as_ref(), &local.personal.config));
     }
     findings.extend(running::suites(status.as_ref()));

@@ -42,7 +42,7 @@ async fn print_suite(args: &Args, suite: &str, query: Option<&str>, full: bool) 
         introspect(args, name, server, &json!({ "action": "introspect", "args": { "verbosity": "full" } }))
             .await?;
     if all.get("error").is_some() || all["result"]["isError"] == true {
-        return Ok(super::call::print_result(args, &all));
+        return Ok(super::call_result::print_result(args, &all));
     }
     let (is_redacted, all) = (has_no_schemas(&all), tools(&all));
     // An exact subtool name selects that subtool.

@@ -11,6 +11,7 @@ mod ask;
 mod at_once;
 mod browser;
 mod call;
+mod call_result;
 mod calls;
 mod check;
 mod complete;

@@ -10,13 +10,13 @@ use switchboard_hosts::machine::{Evidence, Machine};
 use switchboard_hosts::mask::masked;
 use switchboard_hosts::record::{HostFileRecord, HostFileRecords};
 use switchboard_hosts::setup::{Plan, SetupKind, exposure, plan, plan_undo, set_up, undo as take_back};
+use switchboard_hosts::survey::survey;
 use switchboard_hosts::table::{HOSTS, by_id, meant_by};
 use switchboard_hosts::{Host, shim};
 use switchboard_wire::printable;
 use switchboard_wire::visible::{Printable, visible};
 
 use super::CliExit;
-use super::doctor::own_servers;
 use super::output::{Paint, Tone, complain, indented, print, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, HostSelection, Setup, Undo};
@@ -373,6 +373,12 @@ fn difference(host: &Host, file: &Path, plan: &Plan) -> String {
     let shown = |text: &Option<String>| text.as_deref().map(|text| masked(host, text));
     let (before, after) = (shown(&plan.before), shown(&plan.after));
     unified(file, before.as_deref(), after.as_deref())
+}
+
+/// Whether an editor has servers of its own.
+pub(crate) fn own_servers(home: &Path) -> bool {
+    let mut files = survey(&Machine::here(home)).into_iter().flat_map(|surveyed| surveyed.files);
+    files.any(|file| file.state.is_ok_and(|state| state.servers.iter().any(|server| !server.is_off)))
 }
 
 /// Prints what changes in a file of the user's own, which shows its values.

@@ -77,7 +77,7 @@ pub(crate) async fn converse(way: Way, number: usize, seed: u64, servers: Vec<St
         if let Err(error) = call
             && error.is_panic()
         {
-            law.broken(format!("a call of host {number} panicked: {error}"));
+            law.broken(&format!("a call of host {number} panicked: {error}"));
         }
     }
     // Time for what the daemon has to take back.
@@ -113,7 +113,7 @@ impl Session {
         let asked = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize});
         let answered = timeout(FOREVER, session.send(asked)).await;
         match answered {
-            Err(_) => session.way.law.broken(format!("host {number} got no answer to initialize")),
+            Err(_) => session.way.law.broken(&format!("host {number} got no answer to initialize")),
             Ok(Some((200, _))) => (),
             Ok(other) => {
                 session.way.may_refuse(&format!("host {number} got {other:?} for initialize"));
@@ -134,7 +134,7 @@ impl Session {
         let headers = [(SESSION_HEADER, self.id.clone()), (SEQ_HEADER, number.to_string())];
         let (status, body) = post(&mut connection.sender, PROXY, &headers, &message).await?;
         if status == 200 && body["id"] != message["id"] {
-            self.way.law.broken(format!("{} was answered by {body}", message["id"]));
+            self.way.law.broken(&format!("{} was answered by {body}", message["id"]));
         }
         Some((status, body))
     }
@@ -172,7 +172,7 @@ impl Session {
         };
         let Ok(answer) = timeout(limit, self.send(request)).await else {
             if limit == FOREVER {
-                self.way.law.broken(format!("call {token} was never answered"));
+                self.way.law.broken(&format!("call {token} was never answered"));
             }
             self.way.law.note(format!("host {number} gives call {token} up"));
             return;
@@ -189,7 +189,7 @@ impl Session {
                 let is_unknown =
                     body["error"]["message"].as_str().is_some_and(|text| text.contains("Unknown tool"));
                 if !(is_unknown && self.way.may_remove) {
-                    law.broken(format!("call {token} ended with a protocol error: {body}"));
+                    law.broken(&format!("call {token} ended with a protocol error: {body}"));
                 }
             }
             Some((200, body)) => {
@@ -197,11 +197,11 @@ impl Session {
                 law.answered(token, text);
                 let is_mine = text.starts_with(&format!("token={token};")) && !text.ends_with("again");
                 if !is_mine && body["result"]["isError"] != true {
-                    law.broken(format!("call {token} got the answer of another: {body}"));
+                    law.broken(&format!("call {token} got the answer of another: {body}"));
                 }
             }
             Some((503, _)) => self.way.may_refuse(&format!("call {token} got 503")),
-            Some((status, body)) => law.broken(format!("call {token} got {status}: {body}")),
+            Some((status, body)) => law.broken(&format!("call {token} got {status}: {body}")),
         }
     }
 
@@ -235,7 +235,7 @@ impl Session {
                 let text = message["params"]["message"].as_str().unwrap_or_default();
                 let token = text.strip_prefix("token=").and_then(|token| token.parse().ok());
                 let Some(token) = token else {
-                    law.broken(format!("host {host} was asked something else: {message}"));
+                    law.broken(&format!("host {host} was asked something else: {message}"));
                     return;
                 };
                 law.asked(host, &id.to_string(), token);
@@ -260,8 +260,8 @@ impl Session {
                 let token = &message["params"]["progressToken"];
                 let text = message["params"]["message"].as_str().unwrap_or_default();
                 let is_daemons_own = text.starts_with("waiting for ");
-                if token.to_string() != text && !is_daemons_own {
-                    law.broken(format!("host {host} got the progress of another: {message}"));
+                if token.as_u64().map(|token| token.to_string()).as_deref() != Some(text) && !is_daemons_own {
+                    law.broken(&format!("host {host} got the progress of another: {message}"));
                 }
             }
             _ => (),
@@ -275,7 +275,7 @@ impl Way {
         if self.is_stopping.load(Ordering::Relaxed) {
             self.law.note(what.to_owned());
         } else {
-            self.law.broken(what.to_owned());
+            self.law.broken(what);
         }
     }
 

@@ -52,8 +52,8 @@ impl Law {
         self.with(event, |_, _| ());
     }
 
-    pub(crate) fn broken(&self, what: String) {
-        self.with(format!("BROKEN: {what}"), |seen, _| seen.broken.push(what.clone()));
+    pub(crate) fn broken(&self, what: &str) {
+        self.with(format!("BROKEN: {what}"), |seen, _| seen.broken.push(what.to_owned()));
     }
 
     /// A process starts. `launch` is the server and its arguments.

@@ -138,7 +138,7 @@ async fn scenario(seed: u64) -> Option<String> {
     daemon.stop(if random.below(3) == 0 { Stop::AtOnce } else { Stop::Drain(Draining::Stop) });
     let gone = tokio::time::timeout(Duration::from_secs(120), daemon.gone()).await;
     if gone.is_err() {
-        law.broken("the daemon does not end".to_owned());
+        law.broken("the daemon does not end");
     }
     law.at_end();
     if stops_early {
@@ -150,7 +150,7 @@ async fn scenario(seed: u64) -> Option<String> {
 async fn finish(law: &Law, hosts: &mut JoinSet<()>) {
     while let Some(host) = hosts.join_next().await {
         if let Err(error) = host {
-            law.broken(format!("a host panicked: {error}"));
+            law.broken(&format!("a host panicked: {error}"));
         }
     }
 }

@@ -53,6 +53,9 @@ impl Drop for Running<'_> {
 
 const PROBE_EXIT: ChildExit = ChildExit::Status(8);
 
+/// More than all calls of a run write at one instant.
+const MAX_STEPS: usize = 1024;
+
 type Answers = Arc<Mutex<HashMap<String, oneshot::Sender<Value>>>>;
 
 /// What a task of the server wants to happen.
@@ -73,7 +76,7 @@ async fn serve(start: InMemoryStart, law: &Law, random: &mut Random) -> ChildExi
         let is_probe = first.contains("server/discover");
         return if is_probe { PROBE_EXIT } else { ChildExit::Status(7) };
     }
-    let (steps, mut wanted) = mpsc::unbounded_channel();
+    let (steps, mut wanted) = mpsc::channel(MAX_STEPS);
     let questions = Answers::default();
     let mut tasks = JoinSet::new();
     loop {
@@ -115,7 +118,7 @@ async fn serve(start: InMemoryStart, law: &Law, random: &mut Random) -> ChildExi
         let pause = if method == "initialize" { handshake_ms } else { 0 };
         tasks.spawn(async move {
             sleep(Duration::from_millis(pause)).await;
-            let _ = steps.send(Step::Write(format!("{answer}\n")));
+            let _ = steps.try_send(Step::Write(format!("{answer}\n")));
         });
     }
 }
@@ -124,7 +127,7 @@ struct ServerCall {
     id: Value,
     params: Value,
     pid: u32,
-    steps: mpsc::UnboundedSender<Step>,
+    steps: mpsc::Sender<Step>,
 }
 
 impl ServerCall {
@@ -133,7 +136,7 @@ impl ServerCall {
     }
 
     fn write(&self, message: &Value) {
-        let _ = self.steps.send(Step::Write(format!("{message}\n")));
+        let _ = self.steps.try_send(Step::Write(format!("{message}\n")));
     }
 
     fn answer(&self, more: &str) {
@@ -153,7 +156,7 @@ impl ServerCall {
                 self.answer("again");
             }
             "noise" => {
-                let _ = self.steps.send(Step::Write("not JSON\n\u{1b}[31mred\n{\"half\n".to_owned()));
+                let _ = self.steps.try_send(Step::Write("not JSON\n\u{1b}[31mred\n{\"half\n".to_owned()));
                 self.write(&json!({"jsonrpc": "2.0", "id": "nobody", "result": {}}));
                 self.answer("");
             }
@@ -181,11 +184,11 @@ impl ServerCall {
                 self.answer(said["result"]["action"].as_str().unwrap_or("refused"));
             }
             "crash" => {
-                let _ = self.steps.send(Step::Crash(3));
+                let _ = self.steps.try_send(Step::Crash(3));
             }
             "answer and crash" => {
                 self.answer("");
-                let _ = self.steps.send(Step::Crash(4));
+                let _ = self.steps.try_send(Step::Crash(4));
             }
             "hang" => (),
             other => panic!("no such plan: {other}"),

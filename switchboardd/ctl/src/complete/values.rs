@@ -12,7 +12,7 @@ use crate::dry_run::OfflineDaemon;
 
 /// Where the values of an argument come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ValueSource {
     Servers,
     /// Tools of the server that stands before.
     Tools,
@@ -25,7 +25,7 @@ pub(super) enum Source {
     Pages,
 }
 
-impl Source {
+impl ValueSource {
     /// The source for an argument of a command.
     pub(super) fn of(command: &str, arg: &str) -> Option<Self> {
         Some(match (command, arg) {
@@ -44,24 +44,26 @@ impl Source {
 }
 
 /// A server, as a user names it, and its tools as far as they are known.
-struct KnownServer {
+struct CompletableServer {
     name: String,
     suite: String,
     tools: Vec<(String, Option<String>, Value)>,
 }
 
 /// The values that begin with `current`. `typed`: all words of the command line after `switchboard`.
-pub(super) fn candidates(source: Source, typed: &[String], current: &str) -> Vec<CompletionCandidate> {
+pub(super) fn candidates(source: ValueSource, typed: &[String], current: &str) -> Vec<CompletionCandidate> {
     let all: Vec<(String, String)> = match source {
-        Source::Servers => servers(typed).into_iter().map(|server| (server.name, String::new())).collect(),
-        Source::Tools => tools(typed)
+        ValueSource::Servers => {
+            servers(typed).into_iter().map(|server| (server.name, String::new())).collect()
+        }
+        ValueSource::Tools => tools(typed)
             .into_iter()
             .map(|(name, description, _)| (name, description.unwrap_or_default()))
             .collect(),
-        Source::Keys => keys(typed),
-        Source::Hosts => return hosts(current),
-        Source::Secrets => secrets().into_iter().map(|name| (name, String::new())).collect(),
-        Source::Pages => args::command()
+        ValueSource::Keys => keys(typed),
+        ValueSource::Hosts => return hosts(current),
+        ValueSource::Secrets => secrets().into_iter().map(|name| (name, String::new())).collect(),
+        ValueSource::Pages => args::command()
             .get_subcommands()
             .filter(|sub| !sub.is_hide_set())
             .map(|sub| {
@@ -88,7 +90,7 @@ fn parsed(typed: &[String]) -> Args {
     parsed.unwrap_or_else(Args::of_nothing)
 }
 
-fn servers(typed: &[String]) -> Vec<KnownServer> {
+fn servers(typed: &[String]) -> Vec<CompletableServer> {
     let args = parsed(typed);
     let Ok(runtime) = switchboardd::runtime() else { return Vec::new() };
     runtime.block_on(async {
@@ -104,7 +106,7 @@ fn servers(typed: &[String]) -> Vec<KnownServer> {
                 schema.unwrap_or_default(),
             )
         };
-        let server = |suite: &switchboardd::Suite| KnownServer {
+        let server = |suite: &switchboardd::Suite| CompletableServer {
             name: suite.child_name().to_owned(),
             suite: suite.name.to_string(),
             tools: suite.tools_if_known().map_or_else(Vec::new, |list| {

@@ -9,12 +9,6 @@ use super::Finding;
 use crate::output::tilde;
 use crate::shell_word::shell_word;
 
-/// Whether an editor has servers of its own.
-pub(crate) fn own_servers(home: &Path) -> bool {
-    let mut files = survey(&Machine::here(home)).into_iter().flat_map(|surveyed| surveyed.files);
-    files.any(|file| file.state.is_ok_and(|state| state.servers.iter().any(|server| !server.is_off)))
-}
-
 pub(super) fn check(home: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     for surveyed in survey(&Machine::here(home)) {

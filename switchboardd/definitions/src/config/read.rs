@@ -2,21 +2,18 @@
 
 mod introspection;
 mod misplaced;
+mod oauth;
 mod permissions;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use url::Url;
-
 use super::{
-    BudgetConfig, ClientConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Expose, Http, OauthConfig,
-    PoolConfig, RecordMode, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
-    glob_set,
+    BudgetConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Expose, Http, PoolConfig, RecordMode, Scope,
+    Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
 };
 use crate::document::{Fields, Node};
-use crate::expand::{ExpansionContext, Template};
 use crate::suite_name;
 pub(super) use introspection::INTROSPECTION;
 use introspection::{introspection, summary};
@@ -25,6 +22,8 @@ use misplaced::{
     NESTED_KEYS, STRICTEST_TRUST, closed, inside, misplaced_reason, mistyped, restrict_misplaced,
     restrict_misplaced_in_suites, strictest,
 };
+use oauth::oauth;
+pub(super) use oauth::{CLIENT, OAUTH};
 
 pub(super) const ROOT: [&str; 13] = [
     "$schema",
@@ -46,8 +45,6 @@ pub(super) const PERSONAL_ONLY_KEYS: [&str; 7] =
     ["http", "budget", "trust", "oauth", "watch", "record", "aggregate"];
 pub(super) const AGGREGATE: [&str; 1] = ["find"];
 pub(super) const TRUST: [&str; 3] = ["elicit", "roots", "drift"];
-pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
-pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
 pub(super) const SUITE: [&str; 12] = [
     "suiteName",
     "description",
@@ -199,64 +196,6 @@ fn trust(node: &Node<'_>, folder: &Path) -> TrustConfig {
         roots: roots.unwrap_or_default(),
         drift: drift.unwrap_or_default(),
     }
-}
-
-fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
-    fields.reject_unknown(&OAUTH);
-    let client_id_url = fields.get("clientIdUrl").and_then(|node| {
-        let url = node.text()?;
-        if !is_document(&url) {
-            node.complain(format!("`{url}` is no `https://` URL of a document"));
-            return None;
-        }
-        Some(url)
-    });
-    let mut clients = BTreeMap::new();
-    for (child, node) in fields.get("clients").and_then(|node| node.object()).iter().flat_map(Fields::entries)
-    {
-        let before = node.problem_count();
-        let read = client(&node, folder).filter(|_| node.problem_count() == before);
-        clients.extend(read.map(|client| (child.to_owned(), client)));
-    }
-    OauthConfig { client_id_url, clients }
-}
-
-/// Whether a URL can be a client id: the `https` URL of a document, which any server can fetch safely.
-fn is_document(text: &str) -> bool {
-    Url::parse(text).is_ok_and(|url| {
-        url.scheme() == "https" && url.path() != "/" && url.fragment().is_none() && url.username().is_empty()
-    })
-}
-
-fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
-    let fields = node.object()?;
-    fields.reject_unknown(&CLIENT);
-    let text = |name| fields.get(name).and_then(|node| node.text());
-    let client_secret = fields.get("clientSecret").and_then(|node| {
-        let places = ExpansionContext {
-            folder: folder.to_owned(),
-            root: folder.to_owned(),
-            ..ExpansionContext::default()
-        };
-        Template::parse(&node.text()?, &places).map_err(|why| node.complain(why)).ok()
-    });
-    if client_secret.is_some() && text("clientId").is_none() {
-        node.complain("a `clientSecret` needs its `clientId`".to_owned());
-    }
-    // Without an issuer, the server would decide who receives the secret.
-    if client_secret.is_some() && text("issuer").is_none() {
-        node.complain("a `clientSecret` needs the `issuer` that it is for".to_owned());
-    }
-    Some(ClientConfig {
-        client_id: text("clientId"),
-        client_secret,
-        issuer: text("issuer"),
-        scopes: fields.get("scopes").and_then(|node| node.texts()),
-        callback_port: fields
-            .get("callbackPort")
-            .and_then(|node| node.number(1024, 65_535))
-            .and_then(|port| u16::try_from(port).ok()),
-    })
 }
 
 /// Keys of a suite that hide nothing: a mistake in one of them affects that key only.
@@ -694,16 +633,6 @@ mod tests {
             r#"{"record": "off""#,
         ] {
             assert_eq!(understood(text).record, RecordMode::Off, "{text}");
-        }
-    }
-
-    #[test]
-    fn only_some_urls_are_documents() {
-        assert!(is_document("https://me.example/client.json"));
-        for text in
-            ["https://me.example/", "http://me.example/c", "https://u@me.example/c", "me", "https://m/c#f"]
-        {
-            assert!(!is_document(text), "{text}");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::Value;
+use switchboard_wire::event_loop::may_block;
 
 use super::read::PERSONAL_ONLY_KEYS;
 use crate::document::{Document, Fields};
@@ -18,6 +19,7 @@ const ANY_NAME: &str = "NAME";
 
 #[test]
 fn the_configuration_page_follows_the_schema() {
+    may_block();
     let page = std::fs::read_to_string(PAGE).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("docs/configuration.md has a generated part");
     let (_, after) = rest.split_once(END).expect("docs/configuration.md has a generated part");
