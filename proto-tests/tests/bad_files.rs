@@ -297,7 +297,7 @@ fn a_guard_or_commands_that_others_can_change_are_not_started() {
             nobody(&home).args(["--listen", "off"]).stderr(Stdio::null()).spawn().unwrap()
         });
         until_true("the daemon", TEST_TIMEOUT, || as_nobody(&home, &["status"]).status.success());
-        let output = as_nobody(&home, &["call", server, "echo", "{}"]);
+        let output = as_nobody(&home, &["call", server, "echo", r#"{"text":"x"}"#]);
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(said).unwrap())
     };
