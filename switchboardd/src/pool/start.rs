@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::member::Member;
 use super::spares::{RetryCondition, SLOT_HANDOVER_PAUSE};
-use super::state::{LeaseStep, Start};
+use super::state::Start;
 use super::stateful::names_folders;
 use super::{Pool, PoolError};
 use crate::child::{
@@ -125,7 +125,6 @@ impl Pool {
         let (owner, room_until) = (start.owner.as_ref(), start.room_until);
         let here = matches!(*self.launch, Launch::Process(_));
         let slot = self.services.budget.admit(room_until, here).await?;
-        self.wait_for_pause().await?;
         if self.services.registry.is_closed() {
             return Err(PoolError::Child(ChildError::Stopped));
         }
@@ -197,22 +196,6 @@ impl Pool {
         let child = started.map_err(|failed| failed.error)?;
         self.lock().start_took = Some(begin.elapsed());
         Ok(child)
-    }
-
-    /// A child may have crashed while this start waited for room.
-    async fn wait_for_pause(&self) -> Result<(), PoolError> {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            let checked = self.lock().check_pause(Instant::now());
-            match checked {
-                Ok(()) => return Ok(()),
-                Err(LeaseStep::Rest(until)) => tokio::time::sleep_until(until).await,
-                Err(LeaseStep::Refuse(error)) => return Err(error),
-                Err(_) => changed.await,
-            }
-        }
     }
 
     /// A remote server has no stderr here: events of its connection are stored instead.

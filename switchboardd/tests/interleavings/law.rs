@@ -15,7 +15,6 @@ pub(crate) type Token = u64;
 #[derive(Debug, Clone)]
 pub(crate) struct Law {
     begin: Instant,
-    singles: Arc<BTreeSet<String>>,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -36,9 +35,8 @@ struct Seen {
 }
 
 impl Law {
-    /// `singles`: servers of which one process runs at a time, and only for a call.
-    pub(crate) fn new(singles: BTreeSet<String>) -> Self {
-        Self { begin: Instant::now(), singles: Arc::new(singles), seen: Arc::default() }
+    pub(crate) fn new() -> Self {
+        Self { begin: Instant::now(), seen: Arc::default() }
     }
 
     fn with<T>(&self, event: String, judge: impl FnOnce(&mut Seen, Duration) -> T) -> T {
@@ -56,14 +54,14 @@ impl Law {
         self.with(format!("BROKEN: {what}"), |seen, _| seen.broken.push(what.to_owned()));
     }
 
-    /// A process starts. `launch` is the server and its arguments.
+    /// A process starts. `launch` is the server and its arguments. At the instant of a crash, the start may have
+    /// been decided before it.
     pub(crate) fn started(&self, launch: &str, pid: u32) {
-        let is_single = launch.split(' ').next().is_some_and(|name| self.singles.contains(name));
         self.with(format!("{launch} starts as {pid}"), |seen, now| {
             seen.running.insert(pid);
             if let Some(crash) = seen.crashes.get(launch)
                 && now < *crash + SHORTEST_PAUSE
-                && (is_single || now > *crash)
+                && now > *crash
             {
                 let pause = (now - *crash).as_millis();
                 seen.broken.push(format!("{launch} was started again {pause} ms after a crash"));

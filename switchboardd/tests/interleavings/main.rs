@@ -84,13 +84,7 @@ async fn scenario(seed: u64) -> Option<String> {
     if random.below(4) == 0 {
         config["budget"] = json!({"children": 1 + random.below(3)});
     }
-    // Elsewhere a start may have been decided at the instant before the crash.
-    let is_single = |name: &str| {
-        let pool = &config["suites"][name]["pool"];
-        pool["scope"] == "shared" && pool.get("max").is_none() && pool.get("warm").is_none()
-    };
-    let singles = names.iter().filter(|name| is_single(name)).cloned().collect();
-    let law = Law::new(singles);
+    let law = Law::new();
     law.note(format!("the config is {config}"));
     let programs = server::programs(law.clone(), seed);
     let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -44,31 +44,23 @@ impl Start {
 }
 
 impl PoolState {
-    /// Registers a start, unless it has to wait.
+    /// Registers a start, unless the breaker pauses.
     pub(in crate::pool) fn start(
         &mut self,
         owner: Option<Arc<Caller>>,
         room_until: Option<Instant>,
         now: Instant,
     ) -> Result<Arc<Start>, LeaseStep> {
-        self.check_pause(now)?;
+        if let Some(start) = self.breaker.next_start(now) {
+            let pause = start - now;
+            if pause <= SHORT_PAUSE {
+                return Err(LeaseStep::Rest(start));
+            }
+            let last = self.last_crash.clone().unwrap_or(ChildError::Stopped);
+            let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            return Err(LeaseStep::Refuse(PoolError::CoolingDown { last, ms }));
+        }
         Ok(self.note_start(owner, room_until, now))
-    }
-
-    /// What a start waits for after a crash. While the end of a child that crashed is not processed, the
-    /// breaker does not know of the crash yet.
-    pub(in crate::pool) fn check_pause(&self, now: Instant) -> Result<(), LeaseStep> {
-        if self.members.iter().any(|member| member.ended_by_itself()) {
-            return Err(LeaseStep::Wait);
-        }
-        let Some(start) = self.breaker.next_start(now) else { return Ok(()) };
-        let pause = start - now;
-        if pause <= SHORT_PAUSE {
-            return Err(LeaseStep::Rest(start));
-        }
-        let last = self.last_crash.clone().unwrap_or(ChildError::Stopped);
-        let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        Err(LeaseStep::Refuse(PoolError::CoolingDown { last, ms }))
     }
 
     pub(super) fn note_start(
