@@ -11,7 +11,9 @@ use switchboard_wire::printable;
 use super::CliExit;
 use super::ask::{AskError, ask};
 use super::local_config::LocalConfig;
-use super::output::{Paint, Table, Tone, cell, failed, print, print_json, remark, say, toned, width};
+use super::output::{
+    Paint, Table, Tone, cell, failed, indented, print, print_json, remark, say, toned, width,
+};
 use super::prompt;
 use crate::args::{Args, Secret};
 use switchboardd::ChildEnvironment;
@@ -63,7 +65,7 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> CliExit {
                 true => print_json(
                     &json!({ "stored": name, "in": SecretLocation::File, "noKeyring": why.to_string() }),
                 ),
-                false => say!("stored `{name}` in a file that only you can read; no keyring answered"),
+                false => say!("stored `{name}` in a private file (no keyring answered: {})", indented(why)),
             }
             if stale {
                 remark!("switchboard: the keyring still holds an older value of `{name}`");
