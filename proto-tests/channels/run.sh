@@ -37,7 +37,7 @@ strip "$work/ship/${targets[0]}"/*
 for target in "${targets[@]:1}"; do cp -lR "$work/ship/${targets[0]}" "$work/ship/$target"; done
 mkdir -p "$work/notices/sbom"
 echo "stands for the notices" >"$work/notices/THIRD-PARTY-NOTICES.txt"
-export PACK_LEVEL=1 PACKAGES=none NOTICES=$work/notices
+export PACK_LEVEL=1 PACKAGES=none NOTICES=$work/notices DEBUG_PROGRAMS=1
 "$source/deploy/dist" "$work/ship" "$work/dist" >/dev/null
 "$source/deploy/check-versions" "$work/dist" || fail "versions differ"
 ok "archives, packages and recipes of one version"
