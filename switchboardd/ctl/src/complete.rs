@@ -12,7 +12,7 @@ use clap_complete::engine::{ArgValueCompleter, complete};
 
 use super::output::print_generated;
 use crate::args;
-use values::{ValueSource, candidates};
+use values::{CompletionSource, candidates};
 
 /// The first word of a command line that asks for words: `switchboard complete SHELL -- WORDS`.
 pub(super) const COMPLETE: &str = "complete";
@@ -145,7 +145,7 @@ fn with_values(command: Command, typed: &[String]) -> Command {
 }
 
 fn with_source(arg: Arg, command: &str, typed: &[String]) -> Arg {
-    let Some(source) = ValueSource::of(command, arg.get_id().as_str()) else { return arg };
+    let Some(source) = CompletionSource::of(command, arg.get_id().as_str()) else { return arg };
     let typed = typed.to_vec();
     arg.add(ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
         candidates(source, &typed, &current.to_string_lossy())

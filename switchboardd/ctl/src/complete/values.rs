@@ -12,7 +12,7 @@ use crate::dry_run::OfflineDaemon;
 
 /// Where the values of an argument come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ValueSource {
+pub(super) enum CompletionSource {
     Servers,
     /// Tools of the server that stands before.
     Tools,
@@ -25,7 +25,7 @@ pub(super) enum ValueSource {
     Pages,
 }
 
-impl ValueSource {
+impl CompletionSource {
     /// The source for an argument of a command.
     pub(super) fn of(command: &str, arg: &str) -> Option<Self> {
         Some(match (command, arg) {
@@ -51,19 +51,23 @@ struct CompletableServer {
 }
 
 /// The values that begin with `current`. `typed`: all words of the command line after `switchboard`.
-pub(super) fn candidates(source: ValueSource, typed: &[String], current: &str) -> Vec<CompletionCandidate> {
+pub(super) fn candidates(
+    source: CompletionSource,
+    typed: &[String],
+    current: &str,
+) -> Vec<CompletionCandidate> {
     let all: Vec<(String, String)> = match source {
-        ValueSource::Servers => {
+        CompletionSource::Servers => {
             servers(typed).into_iter().map(|server| (server.name, String::new())).collect()
         }
-        ValueSource::Tools => tools(typed)
+        CompletionSource::Tools => tools(typed)
             .into_iter()
             .map(|(name, description, _)| (name, description.unwrap_or_default()))
             .collect(),
-        ValueSource::Keys => keys(typed),
-        ValueSource::Hosts => return hosts(current),
-        ValueSource::Secrets => secrets().into_iter().map(|name| (name, String::new())).collect(),
-        ValueSource::Pages => args::command()
+        CompletionSource::Keys => keys(typed),
+        CompletionSource::Hosts => return hosts(current),
+        CompletionSource::Secrets => secrets().into_iter().map(|name| (name, String::new())).collect(),
+        CompletionSource::Pages => args::command()
             .get_subcommands()
             .filter(|sub| !sub.is_hide_set())
             .map(|sub| {
