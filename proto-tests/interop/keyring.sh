@@ -114,7 +114,7 @@ dbus-send --session --print-reply --dest=org.freedesktop.secrets /org/freedeskto
     org.freedesktop.Secret.Service.Lock array:objpath:/org/freedesktop/secrets/collection/login >/dev/null
 expect '{"Err":"it is locked and was not unlocked"}' "$(asks '"TOKEN"')" "a locked keyring says so"
 expect '1 *secret `TOKEN` stands in the keyring, which gave nothing: it is locked*' "$(says rm TOKEN)" "and lets nothing go"
-expect '0 *EARLY*keyring*TOKEN*keyring' "$(says ls)" "nothing is forgotten meanwhile"
+expect '0 *EARLY*keyring*TOKEN*keyring*' "$(says ls)" "nothing is forgotten meanwhile"
 expect '0 stored `LATE` in a private file (no keyring answered: it is locked*' "$(says set LATE <<<hunter4)" "a new one goes into the file"
 expect '*the keyring still holds an older value of `EARLY`' "$(says set EARLY <<<hunter5)" "an older value is mentioned"
 

@@ -610,7 +610,7 @@ fn the_status_shows_the_settings_and_state_of_a_pool() {
     assert_eq!(daemon.suite("set")["pool"], expected);
     assert_eq!(daemon.suite("idle")["state"], "cold");
     let text = String::from_utf8(home.command(&["status"]).stdout).unwrap();
-    assert!(text.contains("plain_suite"), "{text}");
+    assert!(text.contains("plain  "), "{text}");
 }
 
 #[test]

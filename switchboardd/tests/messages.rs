@@ -56,7 +56,6 @@ const WORDS: &[(&str, &str)] = &[
     ("is no name", "is not a valid name"),
     ("half within", "median"),
     ("let go after", "stopped after"),
-    ("person", "user"),
 ];
 
 /// Words for texts that users read; a model reads them in the arguments of a suite.

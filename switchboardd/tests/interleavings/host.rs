@@ -259,7 +259,7 @@ impl Session {
             "notifications/progress" => {
                 let token = &message["params"]["progressToken"];
                 let text = message["params"]["message"].as_str().unwrap_or_default();
-                let is_daemons_own = text.starts_with("waiting for ");
+                let is_daemons_own = text.starts_with("waiting for ") || text.starts_with("starting ");
                 if token.as_u64().map(|token| token.to_string()).as_deref() != Some(text) && !is_daemons_own {
                     law.broken(&format!("host {host} got the progress of another: {message}"));
                 }
