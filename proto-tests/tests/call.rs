@@ -160,7 +160,7 @@ fn a_question_is_asked_on_a_terminal_and_declined_without_one() {
     terminal.type_in("7\n");
     let screen = terminal.end();
     assert_eq!(screen.code, Some(0), "{screen:?}");
-    assert!(screen.text.contains("no integer"), "{screen:?}");
+    assert!(screen.text.contains("that is not a whole number"), "{screen:?}");
     assert!(screen.text.contains(r#""action":"accept""#) && screen.text.contains(r#""age":7"#), "{screen:?}");
 }
 

@@ -109,7 +109,7 @@ fn all_asks_once_for_each_project() {
     let text = projects[0].on_terminal(&["allow", "--all"], "y\n").text;
     assert_eq!((text.matches("[y/N] ").count(), text.contains("1 server\n")), (1, true), "{text}");
     let text = projects[0].on_terminal(&["allow", "--all"], "y\n").text;
-    assert!(text.contains("nothing waits for your word"), "{text}");
+    assert!(text.contains("nothing waits for your approval"), "{text}");
     assert_eq!(home.command(&["allow", "--all"]).status.code(), Some(1), "without a terminal");
     drop((shim, daemon));
 }

@@ -181,7 +181,7 @@ fn problems_in_definitions_are_found() {
         "loose",
         &json!({"name": "loose", "command": {"cmd": "npx", "args": ["-y", "some-server"]}}).to_string(),
     );
-    assert!(found(&home, "unpinned", "warning", "`some-server`").contains("some-server@VERSION"));
+    assert_eq!(found(&home, "unpinned", "warning", "`some-server`"), "switchboard pin loose");
     home.definition(
         "loose",
         &json!({"name": "loose", "command": {"cmd": "/nonexistent/server"}}).to_string(),
@@ -228,10 +228,10 @@ fn a_host_that_starts_its_own_servers_is_reported_with_a_fix() {
     home.write(".cursor/mcp.json", r#"{"mcpServers": {"own": {"command": "sh", "args": ["-c", "true"]}}}"#);
     let mend = found(&home, "host", "warning", "cursor still starts own itself");
     assert!(mend.contains("--host cursor"), "{mend}");
-    let mend = found(&home, "host", "warning", "cursor does not know Switchboard");
+    let mend = found(&home, "host", "warning", "cursor does not start Switchboard");
     assert_eq!(mend, "switchboard setup --host cursor");
     typed(&home, &format!("{mend} --yes --shim {}", bins().switchboard.display()));
-    healed(&home, "host", "does not know");
+    healed(&home, "host", "does not start");
 }
 
 #[test]

@@ -76,7 +76,10 @@ fn a_secret_is_set_listed_and_removed() {
     assert_eq!(kept(&home)["secrets"]["a.b-c_9"]["value"], "hunter3\n");
     assert_eq!(kept(&home)["secrets"]["GITHUB_TOKEN"]["value"], "hunter4");
     let told = said(&secret(&home, &["ls"], ""), 0);
-    assert_eq!(told, "GITHUB_TOKEN  private file\na.b-c_9       private file\n");
+    assert!(
+        told.contains("GITHUB_TOKEN  private file") && told.contains("a.b-c_9       private file"),
+        "{told}"
+    );
     let told: Value = serde_json::from_str(&said(&secret(&home, &["ls", "--json"], ""), 0)).unwrap();
     let all = json!([{"name": "GITHUB_TOKEN", "in": "file"}, {"name": "a.b-c_9", "in": "file"}]);
     assert_eq!(told["secrets"], all);
@@ -94,8 +97,8 @@ fn a_secret_is_set_listed_and_removed() {
 fn invalid_names_and_values_are_refused() {
     let home = Home::new();
     for (name, input, part) in [
-        ("9A", "hunter2".to_owned(), "no name"),
-        ("A B", "hunter2".to_owned(), "no name"),
+        ("9A", "hunter2".to_owned(), "is not a valid secret name"),
+        ("A B", "hunter2".to_owned(), "is not a valid secret name"),
         ("A", String::new(), "empty"),
         ("A", "\n".to_owned(), "empty"),
         ("A", "hunter\0".to_owned(), "NUL"),

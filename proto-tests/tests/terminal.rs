@@ -74,7 +74,7 @@ fn without_arguments_on_a_terminal_it_shows_help_and_status() {
     assert!(shown.contains("no switchboardd is running"), "{shown}");
     let _daemon = home.daemon();
     let shown = on_a_terminal(&home);
-    assert!(shown.contains("a_suite") && shown.contains("cold"), "{shown}");
+    assert!(shown.contains("\n  a ") && shown.contains("cold"), "{shown}");
 }
 
 /// Longer than any idle timeout on the way. `SWITCHBOARD_IDLE_SECONDS` makes it longer.

@@ -92,7 +92,7 @@ fn two_workspaces_and_three_sessions_have_two_processes_that_share_nothing() {
         assert_eq!(suite["children"][0]["pid"], pid, "{suite}");
     }
     let told = String::from_utf8(home.command(&["status"]).stdout).unwrap();
-    assert!(told.matches("k_suite").count() >= 2, "{told}");
+    assert!(told.matches("\n  k ").count() >= 2, "{told}");
     let metrics = daemon.endpoint().get("/metrics").text();
     assert!(
         metrics.lines().any(|line| line.starts_with("switchboard_pool_size{")

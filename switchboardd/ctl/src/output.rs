@@ -76,7 +76,11 @@ pub(super) fn print_screen(text: &Printable) -> io::Result<()> {
     let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) else {
         return write_out(&format!("{}\n\n", text.as_str()));
     };
-    let rows = usize::from(size.ws_row).saturating_sub(1).max(1);
+    // A terminal that does not know its size says 0.
+    let rows = match size.ws_row {
+        0 => usize::MAX,
+        rows => usize::from(rows).saturating_sub(1).max(1),
+    };
     let lines: Vec<&str> = text.as_str().lines().take(rows).collect();
     // Each line ends with an order to erase the rest of it, so that the screen does not flicker.
     write_out(&format!("\x1b[H{}\x1b[K\n\x1b[J", lines.join("\x1b[K\n")))
