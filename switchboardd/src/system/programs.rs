@@ -36,7 +36,7 @@ impl InstalledProgram {
     /// Opens the program, or what has been installed in its place since. One that is missing or that others can
     /// change is reported when it is started.
     pub fn open(&self) {
-        let _ = self.checked();
+        let _ = self.checked(true);
     }
 
     /// Where it is installed.
@@ -55,21 +55,26 @@ impl InstalledProgram {
         let opened = self.opened.lock().expect("BUG: a copy panicked").clone();
         let program = match opened {
             Some(file) => by_descriptor(&file),
-            None => run_blocking(move || self.checked()).await?,
+            None => run_blocking(move || self.checked(false)).await?,
         };
         let mut command = Command::new(program);
         command.arg0(self.name);
         Ok(command)
     }
 
-    /// Opens the program if only the user or root can have written it. Returns the path to start it by.
-    fn checked(&self) -> Result<PathBuf, String> {
+    /// Opens the program if only the user or root can have written it. Returns the path to start it by. One that
+    /// is open already is kept unless this `replaces` it: a start that is under way names its descriptor.
+    fn checked(&self, replaces: bool) -> Result<PathBuf, String> {
         let path = self.path();
         let opened = self.open_ours(&path).map(Arc::new);
         // Other systems cannot execute a program through its descriptor.
         let kept = opened.as_ref().ok().filter(|_| cfg!(target_os = "linux")).cloned();
+        let mut current = self.opened.lock().expect("BUG: a copy panicked");
+        if let Some(first) = current.as_deref().filter(|_| !replaces) {
+            return Ok(by_descriptor(first));
+        }
         let program = kept.as_deref().map_or(path, by_descriptor);
-        *self.opened.lock().expect("BUG: a copy panicked") = kept;
+        *current = kept;
         opened.map(|_| program)
     }
 
