@@ -81,8 +81,8 @@ fn a_secret_is_set_listed_and_removed() {
         "{told}"
     );
     let told: Value = serde_json::from_str(&said(&secret(&home, &["ls", "--json"], ""), 0)).unwrap();
-    let all = json!([{"name": "GITHUB_TOKEN", "in": "file"}, {"name": "a.b-c_9", "in": "file"}]);
-    assert_eq!(told["secrets"], all);
+    let named = |at: usize| (told["secrets"][at]["name"].as_str(), told["secrets"][at]["in"].as_str());
+    assert_eq!((named(0), named(1)), ((Some("GITHUB_TOKEN"), Some("file")), (Some("a.b-c_9"), Some("file"))));
 
     assert_eq!(said(&secret(&home, &["rm", "GITHUB_TOKEN"], ""), 0), "removed `GITHUB_TOKEN`\n");
     assert!(!kept(&home)["secrets"].as_object().unwrap().contains_key("GITHUB_TOKEN"));
