@@ -15,6 +15,7 @@ pub mod floor;
 pub mod growth;
 pub mod history;
 pub mod latency;
+pub mod machine;
 pub mod memory;
 pub mod reload;
 pub mod report;

@@ -89,7 +89,11 @@ impl Terminal {
     /// Waits until the command ends.
     #[track_caller]
     pub fn end(mut self) -> Screen {
-        while self.bytes.recv_timeout(TEST_TIMEOUT).map(|byte| self.shown.push(byte)).is_ok() {}
+        let until_then = Instant::now() + TEST_TIMEOUT;
+        let left = || until_then.saturating_duration_since(Instant::now());
+        while let Ok(byte) = self.bytes.recv_timeout(left()) {
+            self.shown.push(byte);
+        }
         let text = String::from_utf8_lossy(&self.shown).replace("\r\n", "\n");
         let status = until(&format!("the end of {text}"), TEST_TIMEOUT, || self.script.try_wait().unwrap());
         Screen { text, code: status.code() }

@@ -260,6 +260,8 @@ fn one_session_cannot_take_all_connections() {
     let daemon = home.daemon();
     let mut other = Session::open(&daemon);
     assert_eq!(other.post(&call(1, "echo", "{}")).status, 200);
+    // A session ends two seconds after its last connection.
+    let _other_stays = other.start(&call(2, "slow", r#"{"ms":60000}"#));
     let one = Session::open(&daemon);
     let note = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
     // All of them wait for a sequence number that is never sent.
@@ -275,7 +277,7 @@ fn one_session_cannot_take_all_connections() {
     }
     assert!(open.len() > 2048, "only {} connections could be opened", open.len());
     let asked = Instant::now();
-    assert_eq!(other.post(&call(2, "echo", "{}")).status, 200);
+    assert_eq!(other.post(&call(3, "echo", "{}")).status, 200);
     let took = asked.elapsed();
     assert!(took < std::time::Duration::from_secs(5), "another session's call took {took:?}");
     // Connections without a slot are refused, and the session does not wait for their sequence numbers.

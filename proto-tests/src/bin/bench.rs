@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let mut report = Report::default();
+    let mut report = if options.gate { Report::for_this_machine() } else { Report::default() };
     for (name, measure) in MEASURES {
         if options.only.is_empty() || options.only.iter().any(|only| only == name) {
             eprintln!("{name}:");

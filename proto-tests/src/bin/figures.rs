@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    let mut report = Report::default();
+    let mut report = if gate { Report::for_this_machine() } else { Report::default() };
     for measure in MEASURES {
         let tries = if gate { TRIES } else { 1 };
         report.measure(tries, |report| measure().into_iter().for_each(|row| report.add(row)));

@@ -7,6 +7,7 @@ use serde::de::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome, quoted};
+use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::Notify;
@@ -19,6 +20,8 @@ const MAX_ITEMS: usize = 10_000;
 /// Limit for the tool list, and again for all other lists of a child together. Each list is stored about
 /// twice (as written and parsed), and a child may cost 32 MiB.
 const MAX_BYTES: usize = 6 * 1024 * 1024;
+/// How many bytes of definitions the event loop may look through in one go.
+pub(super) const LITTLE_WORK: usize = 32 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ListKind {
@@ -179,8 +182,9 @@ impl Child {
         if !self.server_info().has_capability(list.capability()) {
             return Ok(Vec::new());
         }
+        let before = *bytes;
         let items = fetch(self, list, limits, bytes).await?;
-        Ok(offers(list, items.iter().map(|item| &**item)))
+        Ok(off_the_loop(*bytes - before, move || offers(list, items.iter().map(|item| &**item))).await)
     }
 }
 
@@ -198,16 +202,17 @@ pub(super) async fn fetch(
     for _ in 0..MAX_PAGES {
         let params = cursor.map_or_else(String::new, |cursor| format!(r#"{{"cursor":{}}}"#, quoted(&cursor)));
         let call = child.request(list.method(), params.as_bytes())?;
-        let answer = call.answer(limits).await?;
-        let page = page(&answer.body, list);
+        let body = call.answer(limits).await?.body;
+        let size = body.len();
+        let page = off_the_loop(size, move || page(&body, list)).await;
         let page = page.map_err(|error| error.without_values(child.stderr.hidden()))?;
         let Some(page) = page else { break };
-        *bytes += answer.body.len();
+        *bytes += size;
         if *bytes > MAX_BYTES {
             let why = format!("its lists are longer than {} MiB (at `{}`)", MAX_BYTES >> 20, list.method());
             return Err(ChildError::Unusable { why });
         }
-        items.extend(page.items.into_iter().map(ToOwned::to_owned));
+        items.extend(page.items);
         match page.next {
             Some(next) if items.len() < MAX_ITEMS && cursors.insert(next.clone()) => cursor = Some(next),
             _ => break,
@@ -216,13 +221,21 @@ pub(super) async fn fetch(
     Ok(items)
 }
 
-struct Page<'a> {
-    items: Vec<&'a RawValue>,
+/// Reads `size` bytes of lists: on another thread if the event loop would take too long.
+pub(super) async fn off_the_loop<T: Send + 'static>(
+    size: usize,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if size > LITTLE_WORK { run_blocking(read).await } else { read() }
+}
+
+struct Page {
+    items: Vec<Box<RawValue>>,
     next: Option<String>,
 }
 
 /// `None` if the child does not have this list.
-fn page(body: &[u8], list: ListKind) -> Result<Option<Page<'_>>, ChildError> {
+fn page(body: &[u8], list: ListKind) -> Result<Option<Page>, ChildError> {
     let unusable = |why: String| ChildError::Unusable { why };
     let method = list.method();
     match Message::parse(body) {
@@ -240,7 +253,7 @@ fn page(body: &[u8], list: ListKind) -> Result<Option<Page<'_>>, ChildError> {
     }
 }
 
-fn read(result: Raw<'_>, list: ListKind) -> Result<Page<'_>, String> {
+fn read(result: Raw<'_>, list: ListKind) -> Result<Page, String> {
     fn part<'a, T: Deserialize<'a> + Default>(members: &Members<'a>, name: &str) -> Result<T, String> {
         members
             .get(name)

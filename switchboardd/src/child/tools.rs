@@ -106,7 +106,7 @@ impl ToolList {
     /// Whether looking through it would take the event loop too long.
     pub fn is_large(&self) -> bool {
         self.tools.len() > FEW_TOOLS
-            || self.tools.iter().map(|tool| tool.raw.get().len()).sum::<usize>() > LITTLE_WORK
+            || self.tools.iter().map(|tool| tool.raw.get().len()).sum::<usize>() > lists::LITTLE_WORK
     }
 
     pub fn find(&self, name: &str) -> Option<&Tool> {
@@ -146,9 +146,8 @@ impl Tool {
     }
 }
 
-/// How many tools and how many bytes of definitions the event loop may look through, in one go.
+/// How many tools the event loop may look through in one go.
 const FEW_TOOLS: usize = 64;
-const LITTLE_WORK: usize = 32 * 1024;
 
 /// Cache of a child's tool list.
 #[derive(Debug, Default)]
@@ -248,9 +247,14 @@ async fn refresh_once(
 }
 
 async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildError> {
-    let items = lists::fetch(child, ListKind::Tools, limits, &mut 0).await?;
-    let items: Vec<&RawValue> = items.iter().map(|item| &**item).filter(|tool| child.may_use(tool)).collect();
-    Ok(ToolList::from_raw(&items))
+    let mut bytes = 0;
+    let items = lists::fetch(child, ListKind::Tools, limits, &mut bytes).await?;
+    let child = child.clone();
+    let read = move || {
+        let usable = items.iter().map(|item| &**item).filter(|tool| child.may_use(tool));
+        ToolList::from_raw(&usable.collect::<Vec<_>>())
+    };
+    Ok(lists::off_the_loop(bytes, read).await)
 }
 
 impl Child {
