@@ -81,7 +81,12 @@ impl Person<'_> {
     fn transcript(&self) -> String {
         let seen = self.seen.replace(self.home.path().to_str().unwrap(), "~");
         let seen = seen.replace(bins().mock_child.to_str().unwrap(), "/usr/bin/mock-child");
-        seen.replace(self.home.mark(), "/TMP")
+        let seen = seen.replace(self.home.mark(), "/TMP");
+        // `pid 3237` as `pid N`.
+        let mut parts = seen.split("(pid ");
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts
+            .fold(first, |seen, part| seen + "(pid N" + part.trim_start_matches(|c: char| c.is_ascii_digit()))
     }
 }
 
