@@ -346,7 +346,7 @@ fn one_named(typed: &str) -> Result<&'static Host, String> {
                     );
                     Ok(**one)
                 }
-                _ => Err(format!("`{typed}` may be {}; write which one", ids(several).join(" or "))),
+                _ => Err(format!("`{typed}` may be {}; write one of them", ids(several).join(" or "))),
             }
         }
     }

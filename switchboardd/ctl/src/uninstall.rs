@@ -205,7 +205,7 @@ fn tell_left(traces: &Traces, left: &[&PathBuf], purged: bool) {
     }
     if !left.is_empty() {
         say!("");
-        say!("left are your servers, secrets and logs:");
+        say!("these are left: your servers, secrets and logs");
         left.iter().for_each(|folder| say!("  {}", shown(folder)));
         if !traces.in_keyring.is_empty() {
             say!("  in the keyring: {}", traces.in_keyring.join(", "));
