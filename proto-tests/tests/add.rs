@@ -250,9 +250,7 @@ fn a_server_that_does_not_start_is_added_all_the_same() {
         let evil = bins().evil_child.to_str().unwrap();
         let told = said(&home, &["add", "kid", "--env", &mark, "--", evil, "exit-at-start", "1"], 0);
         assert!(
-            told.contains(
-                "\nit did not start now, and is tried again when it is used: it exited with status 1"
-            ),
+            told.contains("\nit did not start; the next call tries again: it exited with status 1"),
             "{told}"
         );
         assert!(file(&home, "kid").exists());
@@ -281,7 +279,7 @@ fn imported_servers_are_learned_and_nothing_of_a_workspace_is_started() {
     home.write(".cursor/mcp.json", &json!({"mcpServers": {"kid": entry, "lost": lost}}).to_string());
     let told = said(&home, &["import"], 0);
     assert!(told.contains("\nkid: it was started once: 24 tools\n"), "{told}");
-    assert!(told.contains("\nlost: it did not start now, and is tried again when it is used: "), "{told}");
+    assert!(told.contains("\nlost: it did not start; the next call tries again: "), "{told}");
     assert!(!trace.exists() && home.children().is_empty(), "{told}");
     let _daemon = home.daemon();
     assert!(described(&home, "kid_suite").contains("Tools: echo, slow"));

@@ -167,7 +167,7 @@ fn a_file_that_becomes_invalid_leaves_its_server_running() {
             let told = problems(&daemon);
             told.len() == 1
                 && told[0].contains(&expect)
-                && told[0].ends_with("; its last good version goes on")
+                && told[0].ends_with("; its last valid version stays in use")
         });
         assert_eq!(shim.pid_of("kid"), pid, "{}", bad.name);
     }
@@ -182,7 +182,7 @@ fn a_file_that_becomes_invalid_leaves_its_server_running() {
     });
     text(&file, r#"{"name": "kid", "command": {"cmd": "switchboardd"}}"#);
     until_true("the entry to be refused", TEST_TIMEOUT, || {
-        problems(&daemon).iter().any(|told| told.contains("itself; its last good version goes on"))
+        problems(&daemon).iter().any(|told| told.contains("itself; its last valid version stays in use"))
     });
     assert!(shim.call("kid", "echo", "{}").contains("\"ok\":true"));
     text(&file, &good);

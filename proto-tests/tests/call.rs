@@ -121,7 +121,7 @@ fn introspect_lists_searches_and_describes_tools() {
     assert!(some.lines().count() < all.lines().count() && some.contains("env"), "{some}");
     let one = stdout(&home.command(&["introspect", "kid", "strict"]));
     assert!(one.contains("need") && one.contains("required"), "{one}");
-    assert!(one.contains(r#"switchboard call kid_suite strict '{"need":"…"}'"#), "{one}");
+    assert!(one.contains(r#"switchboard call kid strict 'need=…'"#), "{one}");
     let full: Value = serde_json::from_str(&stdout(&home.command(&["introspect", "kid", "--full"]))).unwrap();
     let strict = full["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "strict").unwrap();
     assert_eq!(strict["inputSchema"]["additionalProperties"], false);

@@ -152,7 +152,7 @@ fn a_config_is_checked_as_a_config() {
         said.starts_with("switchboard.config.json:2:3: unknown key `suitez`; did you mean `suites`?\n"),
         "{said}"
     );
-    assert!(said.contains(":3:11: `http` has its place only in the personal config\n"), "{said}");
+    assert!(said.contains(":3:11: `http` is for the personal config only\n"), "{said}");
     assert!(said.contains("read as a workspace's config; `--config FILE`"), "{said}");
     // The user's own config is recognised by its path or by `--config`.
     let own = home.config_folder().join("switchboard.config.json");

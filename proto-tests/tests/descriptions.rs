@@ -227,7 +227,7 @@ fn a_server_that_cannot_be_used_says_why_and_what_to_do() {
     });
     assert_eq!(
         description(&mut shim, "empty_suite"),
-        "Not available: no command; a person fixes `empty/.mcp.json`. Use this tool for nothing. Actions: 'introspect' | 'call'"
+        "Not available: no command; the user fixes `empty/.mcp.json`. Use this tool for nothing. Actions: 'introspect' | 'call'"
     );
     for (server, kind) in [
         ("unset", "misconfigured"),
@@ -247,7 +247,7 @@ fn a_server_that_cannot_be_used_says_why_and_what_to_do() {
             "dying_suite",
             "Not available: it exited with status 1 when it was started; see `switchboard logs dying_suite`.",
         ),
-        ("locked_suite", "Not available: it needs a login; a person runs `switchboard login locked_suite`."),
+        ("locked_suite", "Not available: it needs a login; the user runs `switchboard login locked_suite`."),
     ] {
         let text = until(expect, TEST_TIMEOUT, || {
             Some(description(&mut shim, suite)).filter(|text| text.starts_with("Not available"))

@@ -196,7 +196,7 @@ fn problems_in_definitions_are_found() {
     let mend = found(&home, "secret", "error", "others can read it");
     typed(&home, &mend);
     healed(&home, "secret", "others can read it");
-    let mend = found(&home, "secret", "warning", "`API_TOKEN` stands in");
+    let mend = found(&home, "secret", "warning", "`API_TOKEN` is written in");
     assert!(mend.starts_with("switchboard secret set API_TOKEN"), "{mend}");
     let (findings, _) = examined(&home);
     assert!(!json!(findings).to_string().contains("0123456789abcdef"));

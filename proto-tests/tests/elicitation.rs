@@ -74,7 +74,7 @@ fn the_first_call_asks_and_continues_once_allowed() {
     shim.call("k", "where", "{}");
     nobody_was_asked(&mut shim);
     let log = std::fs::read_to_string(home.state_folder().join("trust/audit.log")).unwrap();
-    assert!(log.contains("a person in \"proto-tests\", asked there"), "{log}");
+    assert!(log.contains("the user in \"proto-tests\", asked there"), "{log}");
     // The decision is a normal one: it applies in other hosts, and can be revoked.
     assert_eq!(structured(&project.mute_shim().call("k", "where", "{}"))["args"][2], "two words");
     home.run_ok(&["deny", "k"]);
@@ -109,7 +109,10 @@ fn a_modern_host_retries_with_the_users_decision() {
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let question = &asked["inputRequests"]["consent"];
     assert_eq!(question["method"], ASKED);
-    assert!(question["params"]["message"].as_str().unwrap().contains("waits for your word"), "{question}");
+    assert!(
+        question["params"]["message"].as_str().unwrap().contains("waits for your approval"),
+        "{question}"
+    );
     assert!(home.children().is_empty());
     // A forged request state is rejected.
     let mut forged = word(&asked, CHOICES[0]);
@@ -119,7 +122,7 @@ fn a_modern_host_retries_with_the_users_decision() {
     assert_eq!(called["resultType"], "complete", "{called}");
     assert!(called["structuredContent"]["args"].is_array(), "{called}");
     let log = std::fs::read_to_string(home.state_folder().join("trust/audit.log")).unwrap();
-    assert!(log.contains("a person in \"test-host\", asked there"), "{log}");
+    assert!(log.contains("the user in \"test-host\", asked there"), "{log}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 
 use proto_tests::wait::until_true;
-use proto_tests::{Home, TEST_TIMEOUT, Terminal};
+use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, Terminal};
 use serde_json::{Value, json};
 
 fn out(output: &Output) -> String {
@@ -266,6 +266,29 @@ fn uninstall_undoes_everything_and_purge_deletes_the_rest() {
         output.status.success() && out(&output).contains("nothing of Switchboard is set up"),
         "{output:?}"
     );
+}
+
+#[test]
+fn purge_leaves_a_config_that_is_among_other_files() {
+    let home = Home::new();
+    let work = home.write("proj/work.txt", "mine").parent().unwrap().to_owned();
+    let config = home.write("proj/x.json", r#"{"http": {"listen": "off"}}"#);
+    let state = home.path().join("elsewhere");
+    let daemon = DaemonProcess::start_with(
+        &home,
+        &["--listen", "off", "--config", config.to_str().unwrap()],
+        &[("XDG_STATE_HOME", state.to_str().unwrap())],
+    );
+    let told = in_json(&home, &["uninstall", "--purge", "--dry-run"], 0);
+    let output = home.command(&["uninstall", "--purge", "--yes"]);
+    assert!(output.status.success(), "{output:?}");
+    drop(daemon);
+    assert_eq!(fs::read_to_string(work.join("work.txt")).unwrap(), "mine");
+    assert!(config.exists() && state.join("switchboard").is_dir(), "{output:?}");
+    assert!(!home.config_folder().exists() && !home.state_folder().exists(), "{output:?}");
+    assert!(told["left"].to_string().contains("proj/x.json"), "{told}");
+    assert!(!told["steps"].to_string().contains("proj"), "{told}");
+    assert!(out(&output).contains("proj/x.json is not in Switchboard's own folder and stays"), "{output:?}");
 }
 
 #[test]

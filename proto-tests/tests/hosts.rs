@@ -288,7 +288,7 @@ fn entries_in_different_formats_become_the_same_definition() {
     }
     let told = said(&home, &["import"], 0);
     // Four hosts run it: three with the same token, and one in another version.
-    assert_eq!(told.matches("already there as `github`").count(), 2, "{told}");
+    assert_eq!(told.matches("the same server as `github`").count(), 2, "{told}");
     assert!(told.contains("`github` is the name of another server; this one is `github-2`"), "{told}");
     for (part, why) in [
         ("here (Cursor): left out", "would run code of whatever project is open"),
@@ -362,7 +362,7 @@ fn servers_that_would_not_work_are_left_in_their_host() {
     home.write(".cursor/mcp.json", &cursor.to_string());
     let told = said(&home, &["import", "--remove", "--yes"], 0);
     assert!(told.contains("plain (Cursor): left out: `url` is not encrypted"), "{told}");
-    assert!(told.contains("files (Cursor): left out: its `./docs` is meant from the project"), "{told}");
+    assert!(told.contains("files (Cursor): left out: its `./docs` is relative to the project"), "{told}");
     let kept = fs::read_to_string(home.path().join(".cursor/mcp.json")).unwrap();
     assert_eq!(kept, cursor.to_string());
 }
@@ -380,7 +380,7 @@ fn a_server_of_one_project_keeps_its_directory_and_is_reported() {
     home.write(".claude.json", &claude.to_string());
     let told = said(&home, &["import"], 0);
     assert!(told.contains("was for /home/ada/shop only"), "{told}");
-    assert!(told.contains("other (Claude Code, /home/ada/shop): already there as `wide`"), "{told}");
+    assert!(told.contains("other (Claude Code, /home/ada/shop): the same server as `wide`"), "{told}");
     assert_eq!(definition(&home, "mine")["command"]["cwd"], "/home/ada/shop");
     assert!(definition(&home, "wide")["command"].get("cwd").is_none());
 }

@@ -160,7 +160,7 @@ fn no_command_shows_control_characters_of_files_or_servers() {
     }
     // The command to copy is a single shell command.
     let Screen { text, .. } = project.on_terminal(&["introspect", "evil", "x;touch y"], "");
-    assert!(text.contains(r#"switchboard call evil_suite 'x;touch y' '{"a'\''; touch z #":"#), "{text}");
+    assert!(text.contains(r#"switchboard call evil 'x;touch y' '{"a'\''; touch z #":"#), "{text}");
     // Line breaks and joined emoji stay readable.
     assert!(text.contains("\n  second line 👩‍💻"), "{text}");
 }

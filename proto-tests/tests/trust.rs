@@ -363,7 +363,7 @@ fn a_damaged_trust_file_holds_everything_and_is_left_alone() {
         for order in [&["allow"][..], &["allow", "k"], &["deny", "k"], &["allow", "--list"]] {
             let screen = project.on_terminal(order, "y\n");
             assert_eq!(screen.code, Some(1), "{order:?} {}", screen.text);
-            assert!(screen.text.contains("move it away to start anew"), "{}", screen.text);
+            assert!(screen.text.contains("move it away to start again"), "{}", screen.text);
         }
         assert_eq!(fs::read(&file).unwrap(), text);
         fs::write(&file, &good).unwrap();

@@ -178,7 +178,7 @@ fn a_workspace_cannot_configure_trust_listeners_budgets_or_watching() {
         let mut shim = project.mute_shim();
         assert!(shim.tools()["k_suite"]["description"].as_str().unwrap().starts_with("Held"), "{key}");
         let problems = state_of(&daemon, project.path())["problems"].to_string();
-        let wanted = format!("`{key}` has its place only in the personal config");
+        let wanted = format!("`{key}` is for the personal config only");
         assert!(problems.contains(&wanted) && problems.contains("switchboard.config.json:1:"), "{problems}");
         assert_eq!(daemon.status()["budget"]["children"], 64);
     }

@@ -16,6 +16,7 @@ pub(crate) const BECOME_DAEMON: &str = "--become-daemon";
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
     Shim(Flags),
+    Version,
     /// A command, or a flag such as `--help`: `switchboard-ctl` gets all arguments unchanged.
     Command(Vec<OsString>),
     /// Start a process that becomes the daemon, with this program and its arguments.
@@ -56,6 +57,11 @@ pub(crate) fn parse(args: &[OsString], is_terminal: bool) -> Result<Invocation, 
         Some((first, rest)) if first == LAUNCH => return Ok(Invocation::Launch(rest.to_vec())),
         Some((first, rest)) if first == BECOME_DAEMON => return Ok(Invocation::Become(rest.to_vec())),
         _ => {}
+    }
+    if let [only] = args
+        && (only == "--version" || only == "-V")
+    {
+        return Ok(Invocation::Version);
     }
     let mut flags = Flags::default();
     let mut rest = args.iter();
@@ -139,9 +145,17 @@ mod tests {
 
     #[test]
     fn commands_are_passed_on_unchanged() {
-        for line in ["status", "--help", "--version", "--dry-run", "--socket /s status --json", "-h"] {
+        for line in ["status", "--help", "--version --json", "--dry-run", "--socket /s status --json", "-h"] {
             assert_eq!(parsed(line, false), command(line));
             assert_eq!(parsed(line, true), command(line));
+        }
+    }
+
+    #[test]
+    fn the_version_needs_no_other_program() {
+        for flag in ["--version", "-V"] {
+            assert_eq!(parsed(flag, false), Ok(Invocation::Version));
+            assert_eq!(parsed(flag, true), Ok(Invocation::Version));
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn detach(args: &[OsString]) -> Result<(), String> {
     let _ = rustix::process::setsid();
     let started = binary::own_binary()
         .and_then(|path| Command::new(path).arg(BECOME_DAEMON).args(args).stdout(Stdio::null()).spawn());
-    let pid = started.map_err(|error| format!("cannot run ourselves: {error}"))?.id();
+    let pid = started.map_err(|error| format!("this program could not be started again: {error}"))?.id();
     // If the shim is gone, nothing waits for the pid.
     let _ = writeln!(std::io::stdout(), "{pid}");
     Ok(())

@@ -30,7 +30,7 @@ mod start;
 mod waiting;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -51,6 +51,10 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => failed(&error.to_string(), 1),
         },
+        Ok(Invocation::Version) => {
+            let _ = writeln!(io::stdout(), "switchboard {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
         Ok(Invocation::Command(args)) => failed(&binary::run_command(&args), 1),
         Ok(Invocation::Launch(args)) => match launch::detach(&args) {
             Ok(()) => ExitCode::SUCCESS,

@@ -294,7 +294,7 @@ impl Head {
             Ok(httparse::Status::Complete(bytes)) => bytes,
             Ok(httparse::Status::Partial) if buffer.len() <= MAX_HEAD => return Ok(None),
             Ok(httparse::Status::Partial) => return Err(garbled("the answer's head has no end".to_owned())),
-            Err(error) => return Err(garbled(format!("the answer is no HTTP: {error}"))),
+            Err(error) => return Err(garbled(format!("the answer is not HTTP: {error}"))),
         };
         let status = response.code.unwrap_or_default();
         let (mut length, mut keep, mut mailbox, mut draining) = (None, true, 0, None);
@@ -305,7 +305,9 @@ impl Head {
                 let number = value.parse().map_err(|_| garbled(format!("bad length `{value}`")))?;
                 length = Some(number);
             } else if is("transfer-encoding") {
-                return Err(garbled(format!("transfer encoding `{value}` is not spoken on the hop")));
+                return Err(garbled(format!(
+                    "transfer encoding `{value}` is not supported between shim and daemon"
+                )));
             } else if is("connection") {
                 keep = !value.eq_ignore_ascii_case("close");
             } else if is(hop::MAILBOX_HEADER) {

@@ -61,6 +61,8 @@ pub(crate) struct Relay {
     target: Arc<DaemonTarget>,
     spec: SessionSpec,
     may_start: bool,
+    /// Whether the host has sent something: until then, no daemon is started for it.
+    is_wanted: bool,
     output: Output,
     notes: StderrNotes,
     /// How the host frames its messages, once it has sent one.
@@ -133,6 +135,7 @@ impl Relay {
             target: Arc::new(target),
             spec: about,
             may_start,
+            is_wanted: false,
             output: Output::default(),
             notes,
             framing: None,
@@ -290,6 +293,7 @@ impl Relay {
         match frame {
             Frame::Message { body, framing } => {
                 self.framing.get_or_insert(framing);
+                self.want_daemon();
                 self.on_message(body);
             }
             Frame::Noise(_) => self.write(fault::parse_error()),

@@ -67,7 +67,11 @@ impl fmt::Display for LaunchError {
             }
             Self::Step(step, error) => write!(f, "cannot start switchboardd: {step}: {error}"),
             Self::NotSocket(path) => {
-                write!(f, "cannot start switchboardd: `{}` is in the way and no socket", path.display())
+                write!(
+                    f,
+                    "cannot start switchboardd: `{}` exists and is not a socket; move it away",
+                    path.display()
+                )
             }
         }
     }
@@ -282,7 +286,7 @@ fn watch_launcher(mut launcher: Child) -> io::Result<oneshot::Receiver<Result<u3
             _ if !why.is_empty() => Err(why),
             _ => {
                 let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-                Err(format!("its launcher ended without a word ({how})"))
+                Err(format!("its launcher ended without saying why ({how})"))
             }
         });
     })?;

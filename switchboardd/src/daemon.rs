@@ -22,6 +22,7 @@ pub use fatal::Fatal;
 pub use listen::remove_dead_socket;
 pub use locations::{
     config_file, files_in_use, home, running, runtime_paths, runtime_paths_in_use, state_folder, trust_roots,
+    usual_folders,
 };
 pub use start_up::{main, start_lock};
 

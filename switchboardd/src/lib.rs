@@ -63,6 +63,9 @@ pub use pool::baseline::server_version;
 pub use pool::manifest::{Manifest, Manifests};
 pub use record::{CallRecord, RecordEntry, RecordFiles};
 pub use reload::watch::folder::Folder;
+/// Hidden first argument of `switchboard-ctl`: it prints the help of the daemon.
+pub const DAEMON_HELP: &str = "--daemon-help";
+
 pub use savings::tokens::{COUNT_TOKENS, TOKENIZER};
 pub use state::{Daemon, page_access};
 pub use suite::failure::Failure;

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
+use switchboardd::DAEMON_HELP;
 use switchboardd::daemon::ServeArgs;
 use switchboardd::programs::{COMMANDS, GUARD};
 
@@ -17,13 +18,20 @@ fn main() -> ExitCode {
     if first.as_ref().is_some_and(|first| first == switchboardd::SHELL_ENV) {
         return switchboardd::run_shell(words);
     }
-    if first.is_some_and(|first| first == "--version" || first == "-V") && words.next().is_none() {
-        let _ = writeln!(std::io::stdout(), "switchboard {}", env!("CARGO_PKG_VERSION"));
+    let only = first.filter(|_| words.next().is_none());
+    let is_only = |names: [&str; 2]| only.as_ref().is_some_and(|only| names.iter().any(|name| only == name));
+    if is_only(["--version", "-V"]) {
+        let _ = writeln!(std::io::stdout(), "switchboardd {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
     let Some(args) = ServeArgs::parse(std::env::args_os().skip(1)) else {
         // By its path, so that it has its name in a list of processes.
-        let error = std::process::Command::new(COMMANDS.path()).args(std::env::args_os().skip(1)).exec();
+        let mut commands = std::process::Command::new(COMMANDS.path());
+        match is_only(["--help", "-h"]) {
+            true => commands.arg(DAEMON_HELP),
+            false => commands.args(std::env::args_os().skip(1)),
+        };
+        let error = commands.exec();
         let _ = writeln!(std::io::stderr(), "switchboardd: {}", COMMANDS.explain(&error));
         return ExitCode::FAILURE;
     };

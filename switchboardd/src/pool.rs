@@ -96,7 +96,9 @@ pub enum PoolError {
     NoRoom(#[from] NoRoom),
     #[error("{0}")]
     NotLaunchable(#[from] NotLaunchable),
-    #[error("serves other sessions with all {max} of its processes (`pool.max`, scope `session`)")]
+    #[error(
+        "serves other sessions with all {max} of its processes (`pool.max`, scope `session`); call again when one of them has ended, or raise `pool.max`"
+    )]
     Full { max: usize },
     #[error(
         "runs once for each project (scope `workspace`), and this session belongs to none: open a project's folder in the editor, start `switchboard` there or with `--workspace DIR`, or add `?workspace=DIR` over HTTP"

@@ -1,5 +1,6 @@
-//! Every text that a person or a model reads, collected from the sources: `target/messages.txt` has all of them in one
-//! list, to be read in one go. The words that they use are checked.
+//! Every text that a user or a model reads, collected from the sources: `messages.txt` has all of them in one list, to be
+//! read in one go, and `target/log-messages.txt` those of the log. The words that they use are checked.
+//! `UPDATE_MESSAGES=1` renews the list.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,15 +18,11 @@ enum Reader {
 }
 
 /// Sources whose texts go to a model, in results of calls and in lists.
-const MODEL: &[&str] = &[
-    "src/suite",
-    "src/face",
-    "src/signature",
-    "src/search",
-    "mcp/src",
-    "src/session",
-    "src/catalog/listed_tools",
-];
+const MODEL: &[&str] =
+    &["src/suite", "src/face", "src/signature", "mcp/src", "src/session", "src/catalog/listed_tools"];
+
+/// Words that are searched for, and no messages.
+const WORD_LISTS: &str = "src/search/";
 
 const SOURCES: &[&str] = &[
     "wire/src",
@@ -56,6 +53,37 @@ const WORDS: &[(&str, &str)] = &[
     ("is no name", "is not a valid name"),
     ("half within", "median"),
     ("let go after", "stopped after"),
+    ("elsewhere", "in another place, or remote"),
+    ("goes on", "continues, or keeps running"),
+    ("go on", "continue"),
+    ("at once", "immediately, or at the same time"),
+    ("anew", "again"),
+    ("by itself", "automatically, or alone"),
+    ("by themselves", "automatically, or alone"),
+    ("is told", "gets, or is notified"),
+    ("are told", "get, or are notified"),
+    ("hears", "is notified"),
+    ("person", "user, or you"),
+    ("people", "users"),
+    ("became of", "happened to"),
+    ("becomes of", "happens to"),
+    ("came of", "the outcome of"),
+    ("last words", "last lines of stderr"),
+    ("unasked", "without asking"),
+    ("nevertheless", "still"),
+    ("in spite of", "although"),
+    ("the run of", "full access to"),
+    ("without a word", "without saying why"),
+    ("waits for your word", "waits for your approval"),
+    ("is no HTTP", "is not HTTP"),
+    ("is no text", "is not text"),
+    ("is no program", "is not a program"),
+    ("and no socket", "and not a socket"),
+    ("stands in", "is written in"),
+    ("stand in", "are written in"),
+    ("is taken over", "is imported"),
+    ("taken over", "imported"),
+    ("has its place", "belongs"),
 ];
 
 /// Words for texts that users read; a model reads them in the arguments of a suite.
@@ -80,7 +108,7 @@ fn messages_use_the_words_that_people_use() {
         collect(&root.join(folder), &mut files);
         for file in files {
             let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
-            if file.file_stem().is_some_and(|stem| stem == "tests") {
+            if file.file_stem().is_some_and(|stem| stem == "tests") || name.starts_with(WORD_LISTS) {
                 continue;
             }
             let mut parsed = syn::parse_file(&std::fs::read_to_string(&file).unwrap()).unwrap();
@@ -96,8 +124,27 @@ fn messages_use_the_words_that_people_use() {
             }));
         }
     }
+    for file in page_files(&root.join("src/http/page")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let is_script = file.extension().is_some_and(|kind| kind == "js");
+        let mut texts = Texts { reader: Reader::User, is_log: 0, found: Vec::new() };
+        let found = if is_script { of_script(&text) } else { of_markup(&text) };
+        found.iter().for_each(|text| texts.add(text));
+        let place = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        messages.extend(texts.found.into_iter().map(|(reader, text)| Message {
+            reader,
+            place: place.clone(),
+            text,
+        }));
+    }
     assert!(messages.len() > 500, "only {} texts were found", messages.len());
-    write_list(&root.join("../target/messages.txt"), &messages);
+    let (of_log, shown): (Vec<&Message>, Vec<&Message>) =
+        messages.iter().partition(|message| message.reader == Reader::Log);
+    std::fs::write(root.join("../target/log-messages.txt"), list(&of_log)).unwrap();
+    let (file, shown) = (root.join("tests/messages.txt"), list(&shown));
+    if std::env::var_os("UPDATE_MESSAGES").is_some() {
+        std::fs::write(&file, &shown).unwrap();
+    }
     let mut wrong = String::new();
     for Message { reader, place, text } in &messages {
         let more = if *reader == Reader::User { USER_WORDS } else { &[] };
@@ -108,6 +155,12 @@ fn messages_use_the_words_that_people_use() {
         }
     }
     assert_eq!(wrong, "", "\n{wrong}");
+    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    let is_same = kept == shown;
+    assert!(
+        is_same,
+        "texts have changed: `UPDATE_MESSAGES=1 cargo test -p switchboardd --test messages`, then read them"
+    );
 }
 
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -120,6 +173,64 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
         }
     }
     found.sort();
+}
+
+/// The scripts and the markup of the status page.
+fn page_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    let is_text = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "js" || kind == "html");
+    let mut files: Vec<PathBuf> = entries.filter(is_text).collect();
+    files.sort();
+    files
+}
+
+/// The strings of a script; `${…}` becomes `{}`.
+fn of_script(script: &str) -> Vec<String> {
+    let (mut found, mut rest) = (Vec::new(), script);
+    while let Some(first) = rest.chars().next() {
+        if rest.starts_with("//") {
+            rest = &rest[rest.find('\n').unwrap_or(rest.len())..];
+        } else if rest.starts_with("/*") {
+            rest = rest.find("*/").map_or("", |end| &rest[end + 2..]);
+        } else if matches!(first, '"' | '\'' | '`') {
+            let (text, length) = of_string(&rest[1..], first);
+            found.push(text);
+            rest = &rest[1 + length..];
+        } else {
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    found
+}
+
+/// The text up to the closing quote, and its length in the source with the quote.
+fn of_string(source: &str, quote: char) -> (String, usize) {
+    let (mut text, mut at) = (String::new(), 0);
+    while let Some(c) = source[at..].chars().next() {
+        if c == quote {
+            return (text, at + 1);
+        }
+        if quote == '`' && source[at..].starts_with("${") {
+            let mut depth = 0;
+            let end = source[at..].char_indices().find(|(_, c)| {
+                depth += i32::from(*c == '{') - i32::from(*c == '}');
+                *c == '}' && depth == 0
+            });
+            at += end.map_or(source.len() - at, |(end, _)| end + 1);
+            text.push_str("{}");
+            continue;
+        }
+        let skipped = if c == '\\' { c.len_utf8() } else { 0 };
+        let c = source[at + skipped..].chars().next().unwrap_or(' ');
+        text.push(c);
+        at += skipped + c.len_utf8();
+    }
+    (text, source.len())
+}
+
+/// The text between the tags.
+fn of_markup(markup: &str) -> Vec<String> {
+    markup.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text.to_owned()).collect()
 }
 
 fn is_test(item: &syn::Item) -> bool {
@@ -203,7 +314,7 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-fn write_list(file: &Path, messages: &[Message]) {
+fn list(messages: &[&Message]) -> String {
     let mut by_reader: BTreeMap<Reader, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
     for message in messages {
         by_reader.entry(message.reader).or_default().entry(&message.place).or_default().insert(&message.text);
@@ -224,5 +335,5 @@ fn write_list(file: &Path, messages: &[Message]) {
             list.push('\n');
         }
     }
-    std::fs::write(file, list).unwrap();
+    list
 }

@@ -25,6 +25,9 @@ use crate::start::LaunchError;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
+/// Until the host sends something, nobody needs a daemon.
+const UNWANTED_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How long a request waits for a daemon when there is none and none can be started.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
@@ -43,6 +46,8 @@ pub(super) struct Link {
     stopped: bool,
     /// When the last attempt at a session failed.
     tried: Instant,
+    /// Whether the current attempt may start a daemon, as far as the host is concerned.
+    tries_to_start: bool,
 }
 
 enum LinkState {
@@ -103,6 +108,7 @@ impl Link {
             why: None,
             stopped: false,
             tried: since,
+            tries_to_start: false,
         }
     }
 
@@ -189,17 +195,28 @@ impl Relay {
     pub(super) fn open_session(&mut self) {
         let open = link::open(
             Arc::clone(&self.target),
-            self.may_start && !self.link.stopped,
+            self.may_start && self.is_wanted && !self.link.stopped,
             self.spec.clone(),
             self.replay.messages(),
         );
+        self.link.tries_to_start = self.is_wanted;
         self.link.state = LinkState::Opening(tokio::spawn(open));
+    }
+
+    /// The host has sent something. A process that only opens and closes its pipe leaves no daemon behind.
+    pub(super) fn want_daemon(&mut self) {
+        if !std::mem::replace(&mut self.is_wanted, true) && matches!(self.link.state, LinkState::Down { .. })
+        {
+            self.open_session();
+        }
     }
 
     pub(super) fn on_opened(&mut self, opened: Result<OpenedSession, OpenError>) {
         let now = Instant::now();
         let error = match opened {
             Ok(opened) => return self.on_session_opened(opened),
+            Err(_) if !self.link.tries_to_start && self.is_wanted => return self.open_session(),
+            Err(_) if !self.link.tries_to_start => return self.link.down(now + UNWANTED_PAUSE),
             Err(error) => error,
         };
         self.link.tried = now;
@@ -322,7 +339,7 @@ impl Relay {
             self.settle_old_calls();
         }
         if self.link.session().and_then(|session| session.drain_ends).is_some_and(|end| end <= now) {
-            self.on_session_lost("it did not end although it drains");
+            self.on_session_lost("it was asked to stop and did not end in time");
         }
         let LinkState::Down { retry } = self.link.state else {
             return;

@@ -35,7 +35,7 @@ fn commands_exec_another_program_with_the_same_arguments() {
     for (args, expect) in [
         (&["status", "--json", "a b"][..], "status|--json|a b|"),
         (&["--help"], "--help|"),
-        (&["--version"], "--version|"),
+        (&["--version", "--json"], "--version|--json|"),
         (&["--dry-run"], "--dry-run|"),
         (&["--socket", "/x", "stop"], "--socket|/x|stop|"),
     ] {
@@ -43,6 +43,17 @@ fn commands_exec_another_program_with_the_same_arguments() {
         assert_eq!(String::from_utf8(output.stdout).unwrap(), expect);
         assert_eq!(output.status.code(), Some(7));
     }
+}
+
+#[test]
+fn the_version_needs_no_other_program() {
+    let folder = crate::host::private_folder();
+    let copy = copy_to(folder.path());
+    let output = run(&copy, &["--version"]);
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("switchboard {}\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]

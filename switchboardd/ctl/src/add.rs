@@ -17,6 +17,7 @@ use switchboard_wire::visible::{is_hidden, visible};
 use super::CliExit;
 use super::ask::tell_daemon;
 use super::check::reachable;
+use super::definition_text::definition_text;
 use super::learn::learn;
 use super::output::{complain, print_json, say};
 use super::secret::unneeded;
@@ -61,7 +62,7 @@ impl PersonalConfig {
         let failed = |error: std::io::Error| format!("`{}` cannot be written: {error}", file.display());
         let earlier = std::fs::read(&file).ok();
         std::fs::create_dir_all(folder).map_err(failed)?;
-        replace(&file, format!("{definition:#}\n").as_bytes()).map_err(failed)?;
+        replace(&file, definition_text(definition).as_bytes()).map_err(failed)?;
         // Read back as the daemon will read it; a definition that it would reject is not left there.
         let (after, problems) = self.definitions();
         let found = after.iter().find(|known| known.name == name && known.file == file);
@@ -93,8 +94,8 @@ pub(super) async fn run(args: &Args, add: &Add) -> CliExit {
             let is_unready = !notes.is_empty();
             notes.extend(secrets(add).into_iter().map(|secret| {
                 format!(
-                    "a secret now stands in that file; `switchboard secret set {secret}` keeps it safe, and \
-                     `${{{secret}}}` in its place stands for it"
+                    "that file now contains a secret: store it with `switchboard secret set {secret}`, then write \
+                     `${{{secret}}}` in its place"
                 )
             }));
             if !args.json {
@@ -158,6 +159,17 @@ fn write(args: &Args, add: &Add) -> Result<PathBuf, Vec<String>> {
             visible(&add.name)
         )));
     }
+    // Allowed in files, since editors allow it, but nobody would type the suite's name that comes of it.
+    if !add.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        let hint = match plain_name(&add.name) {
+            plain if plain.is_empty() => String::new(),
+            plain => format!("; `{plain}` would do"),
+        };
+        return Err(one(format!(
+            "`{}` is no good name for a server: use letters, digits, `-`, `_` and `.`{hint}",
+            visible(&add.name)
+        )));
+    }
     let file = own.file(&add.name);
     let (before, _) = own.definitions();
     if let Some(known) = before.iter().find(|known| known.name == add.name)
@@ -178,6 +190,12 @@ fn write(args: &Args, add: &Add) -> Result<PathBuf, Vec<String>> {
     }
     let definition = definition(add).map_err(one)?;
     own.define(&add.name, &definition).map_err(one)
+}
+
+/// The nearest name that can be typed.
+fn plain_name(name: &str) -> String {
+    let words = name.split(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
 }
 
 fn definition(add: &Add) -> Result<Value, String> {

@@ -140,7 +140,7 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
 pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
     if args.json {
         return failed(
-            &"`allow` asks a person and has no JSON; `switchboard allow --list --json` has what waits",
+            &"`allow` asks you and has no JSON; `switchboard allow --list --json` lists what waits",
         );
     }
     if let Some(why) = why_not_interactive() {
@@ -247,7 +247,7 @@ async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
     Some(allow(local, candidate, wanted))
 }
 
-const NO_PROGRAM: &str = "it cannot be allowed before its program is there";
+const NO_PROGRAM: &str = "it can be allowed once its program is installed";
 
 /// What stays as it is after a no.
 fn left_held(candidate: &Candidate) -> &'static str {

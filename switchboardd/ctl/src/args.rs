@@ -123,7 +123,7 @@ pub enum Command {
         suite: String,
         /// Words to look for, or the name of one tool
         query: Option<String>,
-        /// Whole definitions, as the server wrote them
+        /// The whole definition of each tool, as JSON
         #[arg(long)]
         full: bool,
     },
@@ -266,13 +266,13 @@ pub enum Command {
     #[command(after_help = "Examples:\n  switchboard setup --dry-run\n  switchboard setup\n  \
                             switchboard setup --host claude-code,cursor --yes")]
     Setup(Setup),
-    /// Take the servers that your editors start themselves over into your own config
+    /// Import the servers that your editors start themselves into your own config
     ///
-    /// Each becomes a definition like those of `switchboard add`. Secrets that stand in a file of an editor go into the
-    /// keyring, or a private file, and are named in the definition. Nothing is changed in the files of editors, unless
-    /// `--remove` says so.
+    /// Each becomes a definition like those of `switchboard add`. Secrets in an editor's file go into the keyring, or a
+    /// private file, and are named in the definition. On a terminal it asks before it writes anything. Files of editors
+    /// are not changed, unless `--remove` says so.
     #[command(
-        after_help = "Examples:\n  switchboard import --dry-run\n  switchboard import --host cursor\n  \
+        after_help = "Examples:\n  switchboard import --dry-run\n  switchboard import --host cursor --only time,github\n  \
                             switchboard import --remove"
     )]
     Import(Import),

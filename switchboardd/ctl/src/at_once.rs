@@ -63,6 +63,23 @@ pub(super) async fn run_all<F: Future>(doing: &str, jobs: Vec<(String, F)>) -> V
     results.into_iter().flatten().collect()
 }
 
+/// Says on a terminal what is done if it takes long.
+pub(super) async fn noted<F: Future>(doing: &str, job: F) -> F::Output {
+    let mut job = std::pin::pin!(job);
+    if let Ok(done) = tokio::time::timeout(QUIET_FOR, &mut job).await {
+        return done;
+    }
+    let is_watched = person_reads_errors();
+    if is_watched {
+        progress(&printable!("{doing} …"));
+    }
+    let done = job.await;
+    if is_watched {
+        progress(&Printable::default());
+    }
+    done
+}
+
 /// `starting 13 servers: 9 answered, waiting for a, b (4 s)`.
 fn line(doing: &str, all: usize, waiting: &[&str], since: Duration, width: usize) -> String {
     let servers = if all == 1 { "server" } else { "servers" };

@@ -15,6 +15,7 @@ use super::CliExit;
 use super::ask::{AskError, send_order};
 use super::call_result::{is_refusal, print_result};
 use super::daemon_session::{DaemonSession, request};
+use super::explain::denied_or;
 use super::form;
 use super::introspect;
 use super::output::{complain, person_reads_errors, print_remark, progress, remark, width};
@@ -47,7 +48,8 @@ async fn call(
     subtool: &str,
     arguments: TypedArguments,
 ) -> Result<CliExit, AskError> {
-    let known = send_order(args, "explain", suite).await?;
+    let known =
+        send_order(args, "explain", suite).await.map_err(|refused| denied_or(args, suite, refused))?;
     let name = known["name"].as_str().unwrap_or(suite).to_owned();
     let server = known["child"].as_str().unwrap_or(suite).to_owned();
     if known["state"] == "held" {
@@ -148,7 +150,7 @@ impl CallProgress {
                     form::ask(server, &message["params"]).await
                 } else {
                     remark!(
-                        "switchboard: `{server}` asked something, which was declined: there is no terminal"
+                        "switchboard: `{server}` asked a question, which was declined because this is not a terminal"
                     );
                     json!({ "action": "decline" })
                 };

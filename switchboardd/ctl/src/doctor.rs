@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use switchboard_wire::visible::{Printable, visible};
 
 use super::CliExit;
+use super::at_once::noted;
 use super::local_config::LocalConfig;
 use super::output::{Paint, Tone, complain, count, print, print_json, say, width, wrap};
 use super::status;
@@ -153,7 +154,7 @@ async fn find_all(args: &Args) -> Vec<Finding> {
     };
     let paths = daemon::runtime_paths_in_use(&args.of_daemon(), &home);
     let (config, state) = daemon::files_in_use(&args.of_daemon(), &home);
-    let status = status::fetch_status(args).await;
+    let status = noted("asking the daemon", status::fetch_status(args)).await;
     let mut findings = running::presence(&paths, &status);
     let status = status.ok();
     findings.extend(running::programs(status.as_ref()));
@@ -167,7 +168,7 @@ async fn find_all(args: &Args) -> Vec<Finding> {
             findings.retain(|finding| finding.about != "config" || finding.severity != Severity::Fine);
         }
         findings.extend(unused.into_iter().map(|(_, finding)| finding));
-        findings.extend(machine::path(&local).await);
+        findings.extend(noted("asking your login shell", machine::path(&local)).await);
         findings.extend(
             definitions::check(args, &local, project.as_ref(), crate::setup::own_servers(&home)).await,
         );

@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
 use switchboard_definitions::document::Problem;
+use switchboard_definitions::suite_name::derived;
 use switchboard_wire::printable;
 
 use super::CliExit;
 use super::at_once::run_all;
-use super::output::{columns_of, count, failed, indented, print, print_json, remark, say};
+use super::output::{columns_of, count, failed, indented, print, print_json, remark, say, tilde};
 use crate::args::Args;
 use switchboardd::Caller;
 use switchboardd::Daemon;
@@ -73,7 +74,8 @@ pub(super) async fn run(args: &Args) -> CliExit {
     for (suite, started) in catalog.suites.iter().zip(started) {
         let (name, server, file) = (&suite.name, suite.child_name(), &suite.definition.file);
         if !args.json {
-            say!("{name}  ({server}, {})", file.display());
+            let suite = if derived(server) == **name { String::new() } else { format!("suite {name}, ") };
+            say!("{server}  ({suite}{})", tilde(&file.display().to_string()));
         }
         let mut one = json!({ "name": &**name, "server": server, "file": file });
         match started {

@@ -2,12 +2,17 @@
 //!
 //! The command reads the files itself, so it works without a daemon; a running daemon adds its state.
 
+mod denied;
+mod variables;
+
+pub(super) use denied::denied_or;
+
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::document::nearest;
-use switchboard_definitions::expand::Template;
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View};
 use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project_files};
@@ -24,6 +29,7 @@ use switchboardd::Layer;
 use switchboardd::RootsOf;
 use switchboardd::child::Runners;
 use switchboardd::child::value_resolver::Origin;
+use variables::variables;
 
 /// A definition and the layer it was found in.
 struct FoundDefinition<'a> {
@@ -190,7 +196,14 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         given: &given,
         project_files: &files,
     };
+    // One row for each variable, below.
+    let is_below = |what: &str| match what {
+        "gets" => true,
+        "sets" | "headers" => found.own,
+        _ => false,
+    };
     let mut facts: Vec<Fact> = view(launch, None).facts();
+    facts.retain(|(what, _)| !is_below(what));
     if let Launch::Process(launch) = launch {
         let runners = Runners::new(&local.locations.state, &local.personal.config.folder);
         let args: Vec<String> = launch.args.iter().map(ToString::to_string).collect();
@@ -202,11 +215,18 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         let word = runners.start_note(&launch.cmd.to_string(), &args, &cwd);
         facts.extend(word.map(|word| ("package", tilde(&word))));
     }
-    for (name, value) in variables(launch).into_iter().filter(|_| found.own) {
-        facts.push(("value", format!("{name} = {value}")));
+    let origins = local.resolver.origins(launch).await;
+    let mut told = BTreeSet::new();
+    for (what, name, value, needed) in variables(launch).into_iter().filter(|_| found.own) {
+        let mut row = format!("{name}{value}");
+        for (needed, origin) in origins.iter().filter(|(name, _)| needed.contains(name)) {
+            row.push_str(&format!("  ({needed} {})", origin_text(needed, origin)));
+            told.insert(needed.clone());
+        }
+        facts.push((what, row));
     }
-    for (name, origin) in local.resolver.origins(launch).await {
-        facts.push(("needs", format!("{name} {}", origin_text(&name, &origin))));
+    for (name, origin) in origins.iter().filter(|(name, _)| !told.contains(name)) {
+        facts.push(("needs", format!("{name} {}", origin_text(name, origin))));
     }
     if let Some(waiting) = waiting {
         let changes = view(waiting, before).facts().into_iter().filter(|(what, _)| *what == "changed");
@@ -224,26 +244,6 @@ fn origin_text(name: &str, origin: &Origin) -> String {
         Origin::Nowhere => format!("is not set; `switchboard secret set {}`", shell_word(name)),
         Origin::Unknown(why) => format!("cannot be looked up: {why}"),
     }
-}
-
-/// Variables and headers with masked values: of each value only its `${…}` references are shown.
-fn variables(launch: &Launch) -> Vec<(String, String)> {
-    match launch {
-        Launch::Process(launch) => {
-            let set =
-                launch.env.iter().filter_map(|(name, value)| Some((name.clone(), masked(value.as_ref()?))));
-            let from_file = launch.env_file.keys().map(|name| (name.clone(), "••• (env file)".to_owned()));
-            set.chain(from_file).collect()
-        }
-        Launch::Remote(remote) => {
-            remote.headers.iter().map(|(name, value)| (name.clone(), masked(value))).collect()
-        }
-    }
-}
-
-fn masked(value: &Template) -> String {
-    let names: Vec<String> = value.placeholders().map(|(name, _)| format!("${{{name}}}")).collect();
-    if names.is_empty() { "•••".to_owned() } else { names.join("•••") }
 }
 
 fn trust(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
@@ -310,7 +310,7 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
         facts.push(("shown as", "its own tools".to_owned()));
     } else if let Some(why) = live["show"]["whySuite"].as_str() {
         let setting = text(&live["show"]["setting"]);
-        facts.push(("shown as", format!("a suite in spite of `show: \"{setting}\"`: {why}")));
+        facts.push(("shown as", format!("a suite although the config says `show: \"{setting}\"`: {why}")));
     }
     if live["pool"].is_object() {
         let pool = &live["pool"];
@@ -349,7 +349,7 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
             shell_word(found.definition.to_fix())
         )),
         Some("failed" | "resting") => next.push(format!(
-            "`switchboard logs {name}` shows more; `switchboard restart {name}` tries again at once"
+            "`switchboard logs {name}` shows more; `switchboard restart {name}` tries again immediately"
         )),
         _ => {}
     }

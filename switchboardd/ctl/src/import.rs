@@ -1,5 +1,7 @@
 //! `switchboard import`: turns servers that hosts start themselves into the user's own definitions.
 
+mod choose;
+mod duplicates;
 mod limits;
 mod report;
 
@@ -30,7 +32,9 @@ use super::learn::learn_imported;
 use super::output::{indented, print_json, remark, say};
 use super::secret::own_variables;
 use super::setup::{SetupRun, named, refuse_unasked};
+use super::shell_word::shell_word;
 use crate::args::{Args, Import};
+use duplicates::KnownServers;
 use switchboardd::daemon;
 use switchboardd::secrets::{Secrets, SecretsError, check_name};
 
@@ -110,10 +114,19 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     let secrets = Secrets::new(&state);
     let kept = stored_secrets(&secrets).await.map_err(|error| one(&error))?;
     let (entries, problems) = read(&machine, named);
+    let entries = choose::only(entries, &import.only)?;
     let (mut import_results, new_secrets) = decide(&own, entries, &kept);
     let settings = limits::settle(&own.config.text, &mut import_results);
     let mut broken = !problems.is_empty();
     let mut failed = BTreeSet::new();
+    let is_shown = choose::is_asked(args, &import.which) && choose::is_work(&import_results, &settings);
+    if is_shown {
+        report::print_all(&import_results, true);
+        if !choose::agreed(&import_results) {
+            say!("nothing was changed");
+            return Ok(CliExit::Ok);
+        }
+    }
     if !import.which.dry_run {
         // Settings first: nothing is shown that a host forbids. Then secrets: a definition without them would not start.
         limits::write(&own, &settings).map_err(|problem| one(&problem))?;
@@ -143,7 +156,10 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
         reports: Vec::new(),
     };
     if !args.json {
-        import_results.iter().for_each(|import_result| report::print(import_result, import.which.dry_run));
+        match is_shown {
+            true => say!("{}", report::total(&import_results, false)),
+            false => report::print_all(&import_results, import.which.dry_run),
+        }
         if import_results.is_empty() && problems.is_empty() {
             say!("no editor on this machine has servers of its own");
         }
@@ -229,9 +245,8 @@ fn decide<'a>(
     kept: &'a BTreeMap<String, String>,
 ) -> (Vec<ImportResult>, NewSecrets<'a>) {
     let (definitions, _) = own.definitions();
-    let mut names: BTreeSet<String> = definitions.iter().map(|known| known.name.clone()).collect();
-    let mut launches: BTreeMap<String, String> =
-        definitions.iter().filter_map(|known| Some((signature(known)?, known.name.clone()))).collect();
+    let mut known = KnownServers::default();
+    definitions.iter().for_each(|definition| known.add(definition, signature(definition)));
     let mut new_secrets = NewSecrets { kept, new: BTreeMap::new() };
     let mut import_results = Vec::new();
     // Entries without a project first: a project's duplicate then refers to them.
@@ -243,7 +258,7 @@ fn decide<'a>(
         }
         let mut end = match convert(host, &entry, &inputs).and_then(|draft| off.map_or(Ok(draft), Err)) {
             Err(why) => ImportOutcome::Left { why },
-            Ok(draft) => consider(own, &entry, draft, &mut names, &mut launches, &mut new_secrets)
+            Ok(draft) => consider(own, &entry, draft, &mut known, &mut new_secrets)
                 .unwrap_or_else(|why| ImportOutcome::Left { why }),
         };
         for project in off_in {
@@ -262,8 +277,7 @@ fn consider(
     own: &PersonalConfig,
     entry: &ServerEntry,
     ConvertedEntry { definition, mut notes, in_workspace }: ConvertedEntry,
-    names: &mut BTreeSet<String>,
-    launches: &mut BTreeMap<String, String>,
+    known: &mut KnownServers,
     new_secrets: &mut NewSecrets<'_>,
 ) -> Result<ImportOutcome, String> {
     let wished = folder_name(&entry.name);
@@ -290,23 +304,31 @@ fn consider(
         }
         _ => None,
     };
-    if let Some(name) = launches.get(&launch).or_else(|| launches.get(anywhere.as_ref()?)) {
-        return Ok(ImportOutcome::Same { name: name.clone(), notes: Vec::new() });
+    notes.retain(|note| asked_secret(note).is_none_or(|id| !new_secrets.kept.contains_key(id)));
+    if let Some(name) = known.launches.get(&launch).or_else(|| known.launches.get(anywhere.as_ref()?)) {
+        // What is still missing.
+        notes.retain(|note| asked_secret(note).is_some());
+        return Ok(ImportOutcome::Same { name: name.clone(), notes });
     }
     // Neither a definition nor a file has this name.
-    let is_free = |name: &String| !names.contains(name) && !own.file(name).exists();
+    let is_free = |name: &String| !known.has(name) && !own.file(name).exists();
     let numbered = (2..).map(|number| format!("{wished}-{number}"));
     let name = std::iter::once(wished.clone()).chain(numbered).find(is_free).unwrap_or_default();
     if name != wished {
-        notes.push(format!("`{wished}` is the name of another server; this one is `{name}`"));
+        let hint = match known.runs_same(&wished, &read) {
+            true => {
+                format!(" and looks the same; `switchboard remove {}` takes it away again", shell_word(&name))
+            }
+            false => String::new(),
+        };
+        notes.push(format!("`{wished}` is the name of another server; this one is `{name}`{hint}"));
     } else if name != entry.name {
         notes.push(format!("`{}` cannot be a name here; it is `{name}`", visible(&entry.name)));
     }
     if let Some(project) = &entry.project {
         notes.push(format!("was for {} only; now every project has it", project.display()));
     }
-    names.insert(name.clone());
-    launches.insert(launch, name.clone());
+    known.add(&Definition { name: name.clone(), ..read }, Some(launch));
     new_secrets.new = chosen;
     let definition = named_definition(&name, &body);
     Ok(ImportOutcome::Taken { name, definition, secrets, notes, in_workspace })
@@ -339,6 +361,11 @@ impl NewSecrets<'_> {
     }
 }
 
+/// The secret that a note asks for.
+fn asked_secret(note: &str) -> Option<&str> {
+    note.strip_prefix("`switchboard secret set ")?.split('`').next()
+}
+
 /// Whether this text may precede a variable in a secret's name.
 fn is_prefix(text: &str) -> bool {
     text.is_empty() || text.ends_with('_')
@@ -365,7 +392,7 @@ fn parsed(own: &PersonalConfig, name: &str, body: &Map<String, Value>) -> Result
         (Some(definition), None) => Ok(definition),
         (_, problem) => {
             Err(problem
-                .map_or_else(|| "nothing can be made of it".to_owned(), |problem| problem.message.clone()))
+                .map_or_else(|| "it cannot be understood".to_owned(), |problem| problem.message.clone()))
         }
     }
 }
@@ -391,18 +418,23 @@ fn remove(
     import_results: &[ImportResult],
     failed: &BTreeSet<String>,
 ) {
-    let mut files: BTreeMap<&Path, (&'static Host, Vec<ServerKey>)> = BTreeMap::new();
+    let mut files: Vec<(&Path, &'static Host, Vec<ServerKey>)> = Vec::new();
     for import_result in import_results {
         let is_there = match &import_result.outcome {
             ImportOutcome::Taken { name, .. } | ImportOutcome::Same { name, .. } => !failed.contains(name),
             ImportOutcome::Left { .. } => false,
         };
         if is_there {
-            let servers = &mut files.entry(&import_result.file).or_insert((import_result.host, Vec::new())).1;
-            servers.push((import_result.entry.project.clone(), import_result.entry.name.clone()));
+            let server = (import_result.entry.project.clone(), import_result.entry.name.clone());
+            match files.iter_mut().find(|(file, ..)| *file == import_result.file) {
+                Some((.., servers)) => servers.push(server),
+                None => files.push((&import_result.file, import_result.host, vec![server])),
+            }
         }
     }
-    for (file, (host, servers)) in files {
+    // A project's servers come last above; editors have one order everywhere.
+    files.sort_by_key(|(_, host, _)| HOSTS.iter().position(|known| known.id == host.id));
+    for (file, host, servers) in files {
         setup_run.one(host, file, plan_removal(host, file, &servers), || {
             let records =
                 HostFileRecords::open(state).map_err(|error| Problem::of(state, error.to_string()))?;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use switchboard_wire::visible::{Printable, visible_json};
+use switchboard_wire::visible::{Printable, visible, visible_json};
 
 use super::CliExit;
 use super::ask::{AskError, about, ask, send_order};
 use super::daemon_session::request;
+use super::explain::denied_or;
 use super::output::{
     Paint, Table, Tone, cell, is_terminal, person_reads_errors, print, print_json, remark, say, toned, width,
     wrap,
@@ -28,7 +29,8 @@ pub(super) async fn run(args: &Args, suite: &str, query: Option<&str>, full: boo
 }
 
 async fn print_suite(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Result<CliExit, AskError> {
-    let known = send_order(args, "explain", suite).await?;
+    let known =
+        send_order(args, "explain", suite).await.map_err(|refused| denied_or(args, suite, refused))?;
     let name = known["name"].as_str().unwrap_or(suite);
     let server = known["child"].as_str().unwrap_or(suite);
     if known["state"] == "held" {
@@ -50,7 +52,7 @@ async fn print_suite(args: &Args, suite: &str, query: Option<&str>, full: bool) 
         if args.json || full {
             print_json(tool);
         } else {
-            single(name, tool, is_redacted);
+            single(server, tool, is_redacted);
         }
         return Ok(CliExit::Ok);
     }
@@ -125,7 +127,7 @@ fn result_json(answer: &Value) -> Value {
 }
 
 /// Prints one subtool: what it does and what it takes.
-fn single(suite: &str, tool: &Value, is_redacted: bool) {
+fn single(server: &str, tool: &Value, is_redacted: bool) {
     let paint = Paint::for_stdout();
     let name = tool["name"].as_str().unwrap_or_default();
     print(&paint.on(Tone::Strong, name));
@@ -160,16 +162,32 @@ fn single(suite: &str, tool: &Value, is_redacted: bool) {
         say!("");
         table.lines(paint, width()).iter().for_each(print);
     }
-    let example: serde_json::Map<String, Value> =
-        required.iter().map(|name| ((*name).to_owned(), example(&schema["properties"][*name]))).collect();
-    let mut words = vec![suite.to_owned(), name.to_owned()];
-    if !example.is_empty() {
+    let mut words = vec![server.to_owned(), name.to_owned()];
+    let pairs: Vec<(&str, Value)> =
+        required.iter().map(|name| (*name, example(&schema["properties"][*name]))).collect();
+    let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    match pairs.iter().all(|(name, _)| is_plain(name)) {
+        true => words.extend(pairs.iter().map(|(name, value)| pair(name, value))),
         // JSON-escaped: no hidden character gets into a command that is pasted.
-        words.push(visible_json(&Value::Object(example).to_string()).into_owned());
+        false => {
+            let object: serde_json::Map<String, Value> =
+                pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            words.push(visible_json(&Value::Object(object).to_string()).into_owned());
+        }
     }
     let words: Vec<String> = words.iter().map(shell_word).collect();
     say!("");
     say!("  switchboard call {}", words.join(" "));
+}
+
+/// `key=value` for an argument.
+fn pair(key: &str, value: &Value) -> String {
+    match value {
+        // Such a text would name a file.
+        Value::String(text) if !text.starts_with('@') => format!("{key}={}", visible(text)),
+        value @ (Value::Number(_) | Value::Bool(_)) => format!("{key}={value}"),
+        value => format!("{key}:={}", visible_json(&value.to_string())),
+    }
 }
 
 /// A placeholder of the right type.

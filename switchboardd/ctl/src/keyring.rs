@@ -34,7 +34,9 @@ pub fn run() -> ExitCode {
     let mut line = Vec::new();
     let read = std::io::stdin().lock().read_until(b'\n', &mut line);
     let Some(request) = read.ok().and_then(|_| serde_json::from_slice(&line).ok()) else {
-        eprintln!("switchboard-ctl: `{KEYRING}` is not for people; try `switchboard secret --help`");
+        eprintln!(
+            "switchboard-ctl: `{KEYRING}` is for Switchboard's own use; try `switchboard secret --help`"
+        );
         return ExitCode::from(2);
     };
     std::thread::spawn(|| {

@@ -29,7 +29,7 @@ impl LearnedServer {
     pub(super) fn sentence(&self) -> String {
         match &self.tools {
             Ok(tools) => format!("was started once: {}", count(*tools, "tool")),
-            Err(why) => format!("did not start now, and is tried again when it is used: {why}"),
+            Err(why) => format!("did not start; the next call tries again: {why}"),
         }
     }
 

@@ -8,7 +8,7 @@ use super::ask::{about, ask};
 use super::output::{
     Paint, Table, Tone, cell, indented, print, print_json, remark, say, tilde, toned, width,
 };
-use super::status::{note, project, state, subtools};
+use super::status::{note, project, shown_name, state, subtools};
 use crate::args::Args;
 
 pub(super) async fn run(args: &Args) -> CliExit {
@@ -24,15 +24,14 @@ pub(super) async fn run(args: &Args) -> CliExit {
     }
     if suites.is_empty() {
         say!(
-            "no suites: `switchboard add NAME -- COMMAND` defines a server, `switchboard import` takes those of your editors",
+            "no servers: `switchboard add NAME -- COMMAND` defines a server, `switchboard import` takes those of your editors",
         );
     }
-    let mut table = Table::new(&["SUITE", "SERVER", "STATE", "TOOLS", "FROM"]);
+    let mut table = Table::new(&["SERVER", "STATE", "TOOLS", "FROM"]);
     for suite in suites {
         let text = |key: &str| suite[key].as_str().unwrap_or("-").to_owned();
         table.row(vec![
-            cell(text("name")),
-            cell(text("child")),
+            cell(shown_name(suite)),
             state(&suite["state"]),
             cell(subtools(suite)),
             toned(Tone::Quiet, tilde(&text("file"))),

@@ -16,6 +16,7 @@ mod calls;
 mod check;
 mod complete;
 mod daemon_session;
+mod definition_text;
 mod doctor;
 mod dry_run;
 mod explain;
@@ -52,7 +53,7 @@ use std::process::ExitCode;
 
 use crate::args::{Args, Command};
 use switchboardd::secrets::keyring::KEYRING;
-use switchboardd::{COUNT_TOKENS, SHELL_ENV, daemon};
+use switchboardd::{COUNT_TOKENS, DAEMON_HELP, SHELL_ENV, daemon};
 
 /// Exit codes that scripts rely on.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         Some(first) if first == SHELL_ENV => return switchboardd::run_shell(words),
         Some(first) if first == KEYRING => return keyring::run(),
         Some(first) if first == COUNT_TOKENS => return tokens::run(),
+        Some(first) if first == DAEMON_HELP => return shell::daemon_help(),
         Some(first) if first == complete::COMPLETE => return complete::run(words),
         _ => {}
     }

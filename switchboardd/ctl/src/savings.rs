@@ -87,10 +87,12 @@ fn render(savings: &Value, paint: Paint) -> Printable {
             count(&workspace["saves"])
         ));
     }
-    lines.push(paint.on(
-        Tone::Quiet,
-        "  listed: each tool by itself; shown: the suite; introspect: all of it, once fetched",
-    ));
+    lines.push(
+        paint.on(
+            Tone::Quiet,
+            "  listed: each tool alone; shown: the suite; introspect: all of it, once fetched",
+        ),
+    );
     for suite in unknown {
         lines.push(
             paint.on(Tone::Quiet, format!("  {}: unknown, {}", text(&suite["name"]), text(&suite["why"]))),

@@ -55,6 +55,8 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> CliExit {
         Ok(value) => value,
         Err(error) => return failed(&format!("no value was read: {error}")),
     };
+    // The reason is news only for the first of them.
+    let is_known = secrets.list().is_ok_and(|all| all.values().any(|place| *place == SecretLocation::File));
     match secrets.set(name, &value, &own_variables()).await {
         Ok(StoreOutcome::InKeyring) if args.json => {
             print_json(&json!({ "stored": name, "in": SecretLocation::Keyring }))
@@ -65,7 +67,10 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> CliExit {
                 true => print_json(
                     &json!({ "stored": name, "in": SecretLocation::File, "noKeyring": why.to_string() }),
                 ),
-                false => say!("stored `{name}` in a private file (no keyring answered: {})", indented(why)),
+                false => say!("stored `{name}` in a file that only you can read"),
+            }
+            if !args.json && !is_known {
+                say!("there is no keyring here: {}", indented(why));
             }
             if stale {
                 remark!("switchboard: the keyring still holds an older value of `{name}`");
@@ -166,8 +171,13 @@ async fn ls(args: &Args, secrets: &Secrets) -> CliExit {
 async fn reload(args: &Args) {
     match tokio::time::timeout(RELOAD, ask(args, Method::POST, "/control/reload", None)).await {
         Ok(Ok(_) | Err(AskError::NoDaemon(_))) => {}
-        Ok(Err(unanswered)) => remark!("switchboard: the daemon was not told: {unanswered}"),
-        Err(_) => remark!("switchboard: the daemon was not told: no answer within {} s", RELOAD.as_secs()),
+        Ok(Err(unanswered)) => {
+            remark!("switchboard: the daemon has not read the secrets again: {unanswered}")
+        }
+        Err(_) => remark!(
+            "switchboard: the daemon did not answer within {} s; `switchboard reload` has it read the secrets again",
+            RELOAD.as_secs()
+        ),
     }
 }
 

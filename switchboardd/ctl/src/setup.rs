@@ -346,7 +346,7 @@ fn one_named(typed: &str) -> Result<&'static Host, String> {
                     );
                     Ok(**one)
                 }
-                _ => Err(format!("`{typed}` may be {}; write which one", ids(several).join(" or "))),
+                _ => Err(format!("`{typed}` may be {}; write one of them", ids(several).join(" or "))),
             }
         }
     }
@@ -370,8 +370,7 @@ fn agreed(file: &Path) -> bool {
 
 /// A unified diff with secrets masked.
 fn difference(host: &Host, file: &Path, plan: &Plan) -> String {
-    let shown = |text: &Option<String>| text.as_deref().map(|text| masked(host, text));
-    let (before, after) = (shown(&plan.before), shown(&plan.after));
+    let (before, after) = masked(host, plan.before.as_deref(), plan.after.as_deref());
     unified(file, before.as_deref(), after.as_deref())
 }
 

@@ -27,6 +27,13 @@ pub(super) fn completions(as_json: bool, shell: clap_complete::Shell) -> CliExit
     CliExit::Ok
 }
 
+pub(super) fn daemon_help() -> std::process::ExitCode {
+    match args::daemon_command().print_long_help() {
+        Ok(()) => CliExit::Ok.into(),
+        Err(_) => CliExit::Error.into(),
+    }
+}
+
 pub(super) fn man(as_json: bool, page: Option<&str>, out: Option<&Path>) -> CliExit {
     let pages = pages();
     if let Some(folder) = out {

@@ -1,5 +1,6 @@
 //! `switchboard status`: the daemon, its sessions, suites and running servers, and the last error.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -156,7 +157,10 @@ pub(super) fn render(status: &Value) -> Printable {
     }
     let problems =
         list(&status["problems"]).iter().chain(workspaces.iter().flat_map(|one| list(&one["problems"])));
-    let problems: Vec<_> = problems.filter_map(Value::as_str).collect();
+    let mut problems: Vec<_> = problems.filter_map(Value::as_str).collect();
+    // A workspace that contains the config folder reports its problems again.
+    let mut told = BTreeSet::new();
+    problems.retain(|problem| told.insert(*problem));
     if !problems.is_empty() {
         lines.push(Printable::default());
     }
@@ -276,7 +280,9 @@ fn no_tcp(place: &Value, why: &str) -> String {
 
 fn sessions(status: &Value) -> Table {
     let mut table = Table::new(&["HOST", "REVISION", "AGE", "IN FLIGHT", "WORKSPACE"]);
-    for session in list(&status["sessions"]) {
+    // A `switchboard call` that has ended leaves its session behind for some seconds.
+    let is_over = |session: &Value| session["client"] == switchboardd::CALL && session["inFlight"] == 0;
+    for session in list(&status["sessions"]).iter().filter(|session| !is_over(session)) {
         let version =
             session["clientVersion"].as_str().map_or(String::new(), |version| format!(" {version}"));
         let revision = match (session["revision"].as_str(), &session["modern"]) {
@@ -346,7 +352,7 @@ pub(super) fn note(suite: &Value) -> Cell {
 }
 
 /// The server, and its suite if that has a name of its own.
-fn shown_name(suite: &Value) -> String {
+pub(super) fn shown_name(suite: &Value) -> String {
     let (server, name) = (text(&suite["child"]), text(&suite["name"]));
     if derived(&server) == name { server } else { format!("{server} (suite {name})") }
 }
@@ -383,6 +389,22 @@ mod tests {
         assert_eq!(skew(&status, "1.2.3", false), None);
         assert!(skew(&status, "1.3.0", false).unwrap().contains("1.2.3"));
         assert!(skew(&status, "1.2.3", true).unwrap().contains("replaced"));
+    }
+
+    #[test]
+    fn a_command_that_has_ended_is_no_session() {
+        let session = |client: &str, calls: u64| json!({ "client": client, "inFlight": calls });
+        let status = json!({ "sessions": [session("cursor", 0), session(switchboardd::CALL, 0)] });
+        assert!(render(&status).as_str().contains("1 session"));
+        let status = json!({ "sessions": [session("cursor", 0), session(switchboardd::CALL, 1)] });
+        assert!(render(&status).as_str().contains("2 sessions"));
+    }
+
+    #[test]
+    fn a_problem_is_shown_once() {
+        let status = json!({ "problems": ["x: y"], "workspaces": [{ "problems": ["x: y", "z: y"] }] });
+        assert_eq!(render(&status).as_str().matches("x: y").count(), 1);
+        assert!(render(&status).as_str().contains("z: y"));
     }
 
     #[test]

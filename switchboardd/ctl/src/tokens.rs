@@ -16,7 +16,9 @@ pub fn run() -> ExitCode {
     let texts: Option<Vec<String>> =
         lines.ok().and_then(|lines| lines.iter().map(|line| serde_json::from_str(line).ok()).collect());
     let Some(texts) = texts else {
-        eprintln!("switchboard-ctl: `{COUNT_TOKENS}` is not for people; try `switchboard savings`");
+        eprintln!(
+            "switchboard-ctl: `{COUNT_TOKENS}` is for Switchboard's own use; try `switchboard savings`"
+        );
         return ExitCode::from(2);
     };
     let Some(tokenizer) = tiktoken::get_encoding(TOKENIZER) else { return ExitCode::FAILURE };

@@ -23,8 +23,10 @@ struct Traces {
     host_files: Vec<PathBuf>,
     is_service: bool,
     pid: Option<u64>,
-    /// Folders with the user's definitions and our state, as far as they exist.
+    /// The usual folders for the user's definitions and our state, as far as they exist.
     folders: Vec<PathBuf>,
+    /// A config file and a state folder elsewhere. Other files of the user may be next to them, so `--purge` leaves them.
+    kept: Vec<PathBuf>,
     /// Names of secrets that are in the keyring; those in a file are in a folder above.
     in_keyring: Vec<String>,
     secrets: Secrets,
@@ -43,20 +45,32 @@ impl Traces {
             .into_iter()
             .filter(|(_, place)| *place == SecretLocation::Keyring)
             .map(|(name, _)| name);
-        // A config that was named on the command line may be among other files of the user.
-        let config = if args.config.is_some() { None } else { config.parent().map(Path::to_owned) };
+        let (usual_config, usual_state) = daemon::usual_folders(&home);
         let locks = switchboard_wire::runtime_paths::state_directory(&home);
-        let mut folders: Vec<PathBuf> = config.into_iter().chain([state, locks]).collect();
-        folders.dedup();
-        folders.retain(|folder| folder.is_dir());
+        let mut folders: Vec<PathBuf> = Vec::new();
+        // Whoever names a config means that one.
+        let usual_config = args.config.is_none().then_some(usual_config);
+        for folder in usual_config.into_iter().chain([usual_state, locks]) {
+            if folder.is_dir() && !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+        let is_usual = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
+        let kept = [config, state].into_iter().filter(|path| path.exists() && !is_usual(path)).collect();
         Ok(Self {
             host_files: records.into_iter().map(|record| record.file).collect(),
             is_service: service::has_units(&home),
             pid: daemon::running(&paths).and_then(|told| told["pid"].as_u64()),
             folders,
+            kept,
             in_keyring: in_keyring.collect(),
             secrets,
         })
+    }
+
+    /// What `--purge` leaves because it may be among other files of the user.
+    fn kept_by(&self, wish: &Uninstall) -> impl Iterator<Item = &PathBuf> {
+        self.kept.iter().filter(|_| wish.purge)
     }
 
     /// What will be done, in its order.
@@ -121,9 +135,15 @@ pub(super) async fn run(args: &Args, wish: &Uninstall) -> CliExit {
     let left: Vec<&PathBuf> =
         traces.folders.iter().filter(|folder| !wish.purge && !wish.dry_run && folder.is_dir()).collect();
     if args.json {
+        let left: Vec<&PathBuf> = left.into_iter().chain(traces.kept_by(wish)).collect();
         print_json(&json!({ "dryRun": wish.dry_run, "steps": steps, "left": left }));
-    } else if !wish.dry_run {
-        tell_left(&traces, &left, wish.purge);
+    } else {
+        if !wish.dry_run {
+            tell_left(&traces, &left, wish.purge);
+        }
+        for path in traces.kept_by(wish) {
+            say!("{} is not in Switchboard's own folder and stays; delete it yourself", shown(path));
+        }
     }
     CliExit::Ok
 }
@@ -185,7 +205,7 @@ fn tell_left(traces: &Traces, left: &[&PathBuf], purged: bool) {
     }
     if !left.is_empty() {
         say!("");
-        say!("left are your servers, secrets and logs:");
+        say!("these are left: your servers, secrets and logs");
         left.iter().for_each(|folder| say!("  {}", shown(folder)));
         if !traces.in_keyring.is_empty() {
             say!("  in the keyring: {}", traces.in_keyring.join(", "));

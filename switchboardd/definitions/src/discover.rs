@@ -63,7 +63,7 @@ pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions)
     found.watched.folders = walked.dirs;
     found.watched.files = walked.links;
     if walked.cut_short {
-        let message = "its globs lead to more than anybody has; the rest is left out";
+        let message = "its globs find too many files; the rest is left out";
         found.problems.push(Problem::of(&search_scope.config.file, message));
     }
     memory.good.retain(|file, _| walked.files.binary_search(file).is_ok());
@@ -123,7 +123,7 @@ fn definitions(
             good.push(definition.clone());
             return definition;
         };
-        let kept_on = if kept.is_some() { "; its last good version goes on" } else { "" };
+        let kept_on = if kept.is_some() { "; its last valid version stays in use" } else { "" };
         let message = format!("`{}` is misconfigured: {why}{kept_on}", definition.name);
         found.problems.push(Problem { at: definition.at, ..Problem::of(file, message) });
         let Some(kept) = kept else { return Arc::new(definition) };
@@ -144,7 +144,7 @@ fn last_good(
     let kept = memory.good.get(file).cloned().unwrap_or_default();
     found.problems.extend(problems.into_iter().map(|mut problem| {
         if !kept.is_empty() {
-            problem.message.push_str("; its last good version goes on");
+            problem.message.push_str("; its last valid version stays in use");
         }
         problem
     }));

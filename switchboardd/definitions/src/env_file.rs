@@ -60,7 +60,8 @@ fn assignment(text: &str) -> Result<(&str, String, &str), String> {
     let name = name.strip_prefix("export").filter(|name| name.starts_with(is_blank)).unwrap_or(name).trim();
     if !is_name(name) {
         return Err(
-            "what is before `=` is no name: letters, digits, `_`, `.` and `-`, not a digit first".into()
+            "what is before `=` is not a valid name: letters, digits, `_`, `.` and `-`, not a digit first"
+                .into(),
         );
     }
     let (value, after) = match value.chars().next() {

@@ -258,6 +258,14 @@ pub fn masked_value(name: &str, value: &Template) -> String {
     })
 }
 
+/// A value of the user's own: its placeholders and authorization scheme as written, all other text masked.
+pub fn placeholders_of(value: &Template) -> String {
+    if value.literal().is_some() {
+        return MASK.to_owned();
+    }
+    value.shown(|text| if is_authorization_scheme(text.trim()) { text.to_owned() } else { MASK.to_owned() })
+}
+
 fn is_authorization_scheme(word: &str) -> bool {
     ["", "Bearer", "Basic", "Token"].iter().any(|known| known.eq_ignore_ascii_case(word))
 }
@@ -381,6 +389,14 @@ mod tests {
             ("DATABASE", "postgres://me:pw@h/x", "postgres://me:•••@h/x"),
         ] {
             assert_eq!(masked_value(name, &template(value)), shown, "{name}={value}");
+        }
+        for (value, shown) in [
+            ("Bearer ${T}", "Bearer ${T}"),
+            ("${input:key}", "${input:key}"),
+            ("a${T:-b}", "•••${T:-•••}"),
+            ("/plain", MASK),
+        ] {
+            assert_eq!(placeholders_of(&template(value)), shown, "{value}");
         }
     }
 }

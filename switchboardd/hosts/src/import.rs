@@ -81,7 +81,7 @@ pub fn convert(host: &Host, entry: &ServerEntry, inputs: &Value) -> Result<Conve
         .iter()
         .any(|key| value.get(key).is_some_and(|value| !value.is_null()))
     {
-        notes.push("its login is not taken over; `switchboard login` asks for one".to_owned());
+        notes.push("its login was not imported; `switchboard login` logs you in".to_owned());
     }
     Ok(ConvertedEntry { definition, notes, in_workspace })
 }
@@ -95,6 +95,9 @@ fn process(
     let kind = value["type"].as_str().unwrap_or("stdio");
     if !matches!(kind, "stdio" | "local") {
         return Err(format!("`{kind}` is not a type of server that can be started or reached"));
+    }
+    if value.get("command").is_none_or(Value::is_null) && value.get("args").is_some() {
+        return Err("it has arguments but no command".to_owned());
     }
     let all = words(value);
     let Some((cmd, args)) = all.split_first().filter(|(cmd, _)| !cmd.is_empty()) else {
@@ -129,7 +132,7 @@ fn process(
     if let Some(file) = value["envFile"].as_str() {
         let file = reader.text(file)?;
         if !file.starts_with(['/', '~', '$']) || file.contains(WORKSPACE) {
-            return Err(format!("its `envFile` `{file}` is meant from the project that is open"));
+            return Err(format!("its `envFile` `{file}` is relative to the project that is open"));
         }
         command.insert("envFile".to_owned(), json!(file));
     }
@@ -151,7 +154,7 @@ fn process(
         Some(cwd) => {
             let cwd = reader.text(cwd)?;
             if !cwd.starts_with(['/', '~', '$']) {
-                return Err(format!("its `cwd` `{cwd}` is meant from the project that is open"));
+                return Err(format!("its `cwd` `{cwd}` is relative to the project that is open"));
             }
             command.insert("cwd".to_owned(), json!(cwd));
         }
@@ -183,7 +186,7 @@ fn place(
         (Some(project), _) => {
             command.insert("cwd".to_owned(), json!(project));
         }
-        (None, Some(word)) => return Err(format!("its `{word}` is meant from the project that is open")),
+        (None, Some(word)) => return Err(format!("its `{word}` is relative to the project that is open")),
         (None, None) => {}
     }
     Ok(())
@@ -270,7 +273,7 @@ pub fn hide_secrets(
         for (name, value) in command.get_mut("env").and_then(Value::as_object_mut).into_iter().flatten() {
             if let Some(text) = value.as_str().filter(|text| !text.contains("${") && is_secret(name, text)) {
                 // Under its bare name, every other server that uses this name would get it.
-                *value = json!(keep(&format!("{prefix}_{name}"), text, Some(name))?);
+                *value = json!(keep(&secret_name(&prefix, name), text, Some(name))?);
             }
         }
         let mut hide = |name: &str, value: &str| keep(name, value, None);
@@ -281,7 +284,7 @@ pub fn hide_secrets(
             match text.split_once('=') {
                 _ if text.contains("${") => {}
                 Some((name, value)) if name.starts_with('-') && is_secret(name, value) => {
-                    let hidden = hide(&format!("{prefix}_{}", name.trim_start_matches('-')), value)?;
+                    let hidden = hide(&secret_name(&prefix, name), value)?;
                     *arg = json!(format!("{name}={hidden}"));
                 }
                 _ if text.starts_with('-') => {
@@ -291,13 +294,13 @@ pub fn hide_secrets(
                     let name = behind.filter(|name| is_secret(name, &text));
                     if name.is_some() || looks_secret(&text) {
                         let name = name.unwrap_or_else(|| "KEY".to_owned());
-                        *arg = json!(hide(&format!("{prefix}_{name}"), &text)?);
+                        *arg = json!(hide(&secret_name(&prefix, &name), &text)?);
                     } else if let Some((name, value)) =
                         text.split_once([':', '=']).filter(|(name, value)| is_secret(name, value.trim()))
                     {
                         // Such as `--header "Authorization: Bearer …"`.
                         let (scheme, secret) = scheme(value);
-                        let hidden = hide(&format!("{prefix}_{name}"), secret)?;
+                        let hidden = hide(&secret_name(&prefix, name), secret)?;
                         *arg = json!(format!("{}{scheme}{hidden}", &text[..text.len() - value.len()]));
                     }
                 }
@@ -312,7 +315,7 @@ pub fn hide_secrets(
         let (scheme, secret) = scheme(&text);
         if is_secret(name, secret) {
             let name = if name.eq_ignore_ascii_case("authorization") { "TOKEN" } else { name.as_str() };
-            *value = json!(format!("{scheme}{}", hide(&format!("{prefix}_{name}"), secret)?));
+            *value = json!(format!("{scheme}{}", hide(&secret_name(&prefix, name), secret)?));
         }
     }
     if let Some(text) = definition.get("url").and_then(Value::as_str).map(ToOwned::to_owned)
@@ -341,7 +344,7 @@ fn hide_in_url(
     for part in query.split('&') {
         match part.split_once('=') {
             Some((name, value)) if !value.contains("${") && is_secret(name, value) => {
-                parts.push(format!("{name}={}", hide(&format!("{prefix}_{name}"), value)?));
+                parts.push(format!("{name}={}", hide(&secret_name(prefix, name), value)?));
                 changed = true;
             }
             _ => parts.push(part.to_owned()),
@@ -367,6 +370,18 @@ fn variable_name(name: &str) -> String {
     match clean.chars().next() {
         Some(first) if !first.is_ascii_digit() => clean.chars().take(64).collect(),
         _ => format!("MCP_{clean}").chars().take(64).collect(),
+    }
+}
+
+/// The name to store a server's secret under. It repeats no word (`BRAVE_SEARCH_BRAVE_API_KEY`), and is never the bare name of
+/// the variable: every other server that uses that name would get the value.
+fn secret_name(server: &str, name: &str) -> String {
+    let name = variable_name(name);
+    let first = |text: &str| text.split('_').next().unwrap_or_default().to_owned();
+    match first(&name) {
+        word if word != first(server) => format!("{server}_{name}"),
+        word if word == "MCP" => format!("SECRET_{name}"),
+        _ => format!("MCP_{name}"),
     }
 }
 
@@ -467,8 +482,22 @@ mod tests {
             why("cursor", json!({"command": "x", "envFile": ".env"})).contains("the project that is open")
         );
         assert!(why("cline", json!({"command": "x", "disabled": true})).contains("turned off in Cline"));
+        assert!(why("cursor", json!({"args": ["x"]})).contains("arguments but no command"));
         assert!(why("zed", json!({"settings": {}})).contains("neither a command nor an address"));
         assert!(why("zed", json!({"command": "/x/switchboard"})).contains("Switchboard itself"));
+    }
+
+    #[test]
+    fn names_of_secrets_repeat_no_word() {
+        for (server, name, expect) in [
+            ("BRAVE_SEARCH", "BRAVE_API_KEY", "MCP_BRAVE_API_KEY"),
+            ("CONTEXT7", "CONTEXT7_API_KEY", "MCP_CONTEXT7_API_KEY"),
+            ("GITHUB", "TOKEN", "GITHUB_TOKEN"),
+            ("NOTES", "--api-key", "NOTES_API_KEY"),
+            ("MCP_X", "MCP_X_KEY", "SECRET_MCP_X_KEY"),
+        ] {
+            assert_eq!(secret_name(server, name), expect);
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ use switchboard_wire::runtime_paths::private_folder;
 
 use switchboard_definitions::files::{open_own, private};
 
+use super::table::HOSTS;
+
 const VERSION: u64 = 1;
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -117,7 +119,11 @@ impl HostFileRecords {
                 Err(problem) => problems.push(problem),
             }
         }
-        found.sort_by(|one: &HostFileRecord, other| one.file.cmp(&other.file));
+        // Editors in the order in which they are listed everywhere.
+        let place = |record: &HostFileRecord| HOSTS.iter().position(|host| host.id == record.host);
+        found.sort_by_cached_key(|record: &HostFileRecord| {
+            (place(record).unwrap_or(usize::MAX), record.file.clone())
+        });
         (found, problems)
     }
 

@@ -59,7 +59,7 @@ fn added(host: &Host, file: &Path, text: Option<&str>, shim: &str) -> Result<Set
     // Continue reads its older file only while the new one does not exist.
     if text.is_none() && host.id == "continue" && file.with_extension("json").exists() {
         return Err(HostFileError::new(
-            "is not there, and would take the place of `config.json`; have Continue make it first",
+            "does not exist, and would replace `config.json`; have Continue create it first",
         ));
     }
     Ok(match host.with_shim(text.unwrap_or_default(), shim)? {

@@ -114,7 +114,7 @@ fn settled(
         std::thread::sleep(RETRY_INTERVAL);
     }
     match had_text && !has_text(last.1.ok().flatten().as_deref()) {
-        true => Err("was emptied by another program in this moment; look at it and try again".to_owned()),
+        true => Err("was just emptied by another program; look at it and try again".to_owned()),
         false => Err(BUSY_TEXT.to_owned()),
     }
 }
@@ -161,7 +161,7 @@ impl TempFile {
             }
             if meta.nlink() > 1 {
                 return Err(
-                    "has another name as well (a hard link), which would go on with the old text".to_owned()
+                    "has another name as well (a hard link), which would keep the old text".to_owned()
                 );
             }
             // Replacing it would work, but whoever made it read-only does not want that.

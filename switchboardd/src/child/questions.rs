@@ -85,7 +85,7 @@ impl Child {
         let none = || Some(r#""result":{"roots":[]}"#.to_owned());
         match self.ownership() {
             Ownership::Shared => {
-                let why = "a server that several hosts share is told no host's roots";
+                let why = "a server that several hosts share gets no host's roots";
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
             Ownership::Workspace(root) => self.roots_of_workspace(&root).or_else(none),

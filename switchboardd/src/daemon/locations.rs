@@ -26,6 +26,12 @@ pub fn config_file(args: &ServeArgs, home: &Path) -> PathBuf {
     named.unwrap_or_else(|| personal_file(home))
 }
 
+/// The folders for a user's definitions and our state, whatever a command line or a running daemon names.
+pub fn usual_folders(home: &Path) -> (PathBuf, PathBuf) {
+    let config = personal_file(home);
+    (config.parent().map_or_else(|| home.join(".config/switchboard"), Path::to_owned), state_folder(home))
+}
+
 /// Config file and state folder, for commands: those of the running daemon, which may have been started in
 /// another environment; else those that a daemon started from here would use.
 pub fn files_in_use(args: &ServeArgs, home: &Path) -> (PathBuf, PathBuf) {

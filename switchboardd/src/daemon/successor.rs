@@ -162,7 +162,7 @@ async fn judge(path: &Path, meta: &Metadata) -> Successor {
 
 /// The version of a binary, if the guard beside it has the same one.
 async fn matching_version(path: &Path) -> Result<String, String> {
-    let daemon = version(path, "switchboard").await?;
+    let daemon = version(path, "switchboardd").await?;
     let file = path.to_owned();
     let (guard, meta) = run_blocking(move || {
         let guard = guard_of(&file);
@@ -286,8 +286,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         install(folder.path(), "switchboard-guard", "#!/bin/sh\necho switchboard-guard 9.8.7\n");
         for (script, expected) in [
-            ("#!/bin/sh\necho switchboard 9.8.7\n", Ok("9.8.7")),
-            ("#!/bin/sh\necho switchboard 9.8.8\n", Err("is version 9.8.7, and the new daemon 9.8.8")),
+            ("#!/bin/sh\necho switchboardd 9.8.7\n", Ok("9.8.7")),
+            ("#!/bin/sh\necho switchboardd 9.8.8\n", Err("is version 9.8.7, and the new daemon 9.8.8")),
             ("#!/bin/sh\necho something else\n", Err("does not say `switchboard`")),
             ("#!/bin/sh\nexit 3\n", Err("exit status: 3")),
             ("#!/no/such/interpreter\n", Err("cannot be run")),
@@ -301,7 +301,7 @@ mod tests {
                 }
             }
         }
-        let path = program(folder.path(), "#!/bin/sh\necho switchboard 9.8.7\n");
+        let path = program(folder.path(), "#!/bin/sh\necho switchboardd 9.8.7\n");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(judge(&path, &fs::metadata(&path).unwrap()).await.problem.is_some());
     }

@@ -112,7 +112,7 @@ impl ConsentRequest {
             project_files: &files,
         };
         let message = format!(
-            "Switchboard: a server of this workspace waits for your word. This version of it does not run until you allow it.\n\n{}",
+            "Switchboard: a server of this workspace waits for your approval. This version of it does not run until you allow it.\n\n{}",
             view.lines().join("\n")
         );
         let host = self.caller.profile().client_name().unwrap_or_else(|| "a host".to_owned());
@@ -173,7 +173,7 @@ async fn note(daemon: &Arc<Daemon>, asked: ConsentQuestion, decision: Option<&st
         _ => return false,
     };
     let allows = verdict != Decision::Deny;
-    let by = format!("a person in {:?}, asked there", asked.host);
+    let by = format!("the user in {:?}, asked there", asked.host);
     let record = TrustRecord { verdict, at: switchboard_definitions::time::utc(SystemTime::now()), by };
     let (store, definition) = (daemon.workspace_loader.locations.trust.clone(), asked.definition);
     let (file, name) = (definition.file.clone(), definition.name.clone());
@@ -181,7 +181,7 @@ async fn note(daemon: &Arc<Daemon>, asked: ConsentQuestion, decision: Option<&st
     match run_blocking(move || store.record(&file, &name, record)).await {
         Ok(()) => {
             let word = if allows { "allowed" } else { "denied" };
-            tracing::info!(target: "trust", child, file = shown, "{word} by a person in their host");
+            tracing::info!(target: "trust", child, file = shown, "{word} by the user in their host");
             daemon.reload_requests.reload().await;
             allows
         }

@@ -85,7 +85,7 @@ pub(super) async fn run_order(
             daemon.shutdown.drain(Draining::Stop);
             Ok(json_response(StatusCode::OK, json!({ "stopping": true }).to_string()))
         }
-        other => Err(HttpError::NotFound(format!("there is no order `{other}`"))),
+        other => Err(HttpError::NotFound(format!("there is no control command `{other}`"))),
     }
 }
 

@@ -75,9 +75,11 @@ pub enum NoClient {
     NoWay(String),
     #[error("the client in the config is for `{set}`, and this server now wants tokens of `{found}`")]
     OtherIssuer { set: String, found: String },
-    #[error("`{place}` did not register us ({status}){why}")]
+    #[error("`{place}` refused to register Switchboard ({status}){why}")]
     Refused { place: String, status: u16, why: String },
-    #[error("authorization server `{0}` wants to know its clients in a way that Switchboard does not have")]
+    #[error(
+        "authorization server `{0}` wants clients to identify themselves in a way that Switchboard does not support"
+    )]
     NoMethod(String),
 }
 

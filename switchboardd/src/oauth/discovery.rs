@@ -23,7 +23,7 @@ pub enum DiscoveryError {
     Fetch(#[from] FetchError),
     #[error("{0}")]
     Metadata(#[from] InvalidMetadata),
-    #[error("`{0}` holds no metadata of a server")]
+    #[error("`{0}` does not hold the metadata of an authorization server")]
     NoResource(String),
     #[error("authorization server `{0}` has no metadata at any of the places for it")]
     NoAuthority(String),

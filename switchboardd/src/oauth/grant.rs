@@ -171,7 +171,7 @@ async fn ask_for_tokens<'a>(
     let answer = answer_of(&fetched.body)?;
     match answer {
         TokenAnswer::Granted { .. } if !fetched.status.is_success() => {
-            Err(GrantError::InvalidResponse("it grants tokens and reports a failure"))
+            Err(GrantError::InvalidResponse("it holds both tokens and an error"))
         }
         _ => Ok(answer),
     }
@@ -183,7 +183,7 @@ fn answer_of(body: &[u8]) -> Result<TokenAnswer, GrantError> {
         return Err(GrantError::InvalidResponse("it is empty"));
     }
     serde_json::from_slice(body)
-        .map_err(|_| GrantError::InvalidResponse("it is not the JSON that it should be"))
+        .map_err(|_| GrantError::InvalidResponse("it is not the JSON of a token endpoint"))
 }
 
 fn tokens(answer: TokenAnswer, asked: &Scopes, before: Option<&str>) -> Result<Tokens, GrantError> {
@@ -196,7 +196,9 @@ fn tokens(answer: TokenAnswer, asked: &Scopes, before: Option<&str>) -> Result<T
         }
     };
     if !kind.eq_ignore_ascii_case("bearer") {
-        return Err(GrantError::InvalidResponse("its tokens are of a kind that Switchboard does not have"));
+        return Err(GrantError::InvalidResponse(
+            "its tokens are of a kind that Switchboard does not support",
+        ));
     }
     let made = Tokens::new(
         access,
@@ -290,8 +292,8 @@ mod tests {
             (r#"{"error":"invalid_client"}"#, "UnknownClient", ": invalid_client"),
             (r#"{"error":"unauthorized_client","other":1}"#, "UnknownClient", ": unauthorized_client"),
             (r#"{"error":"slow_down"}"#, "Refused", ": slow_down"),
-            (r#"{"access_token":"secret"}"#, "InvalidResponse", "not the JSON that it should be"),
-            ("<html>secret", "InvalidResponse", "not the JSON that it should be"),
+            (r#"{"access_token":"secret"}"#, "InvalidResponse", "not the JSON of a token endpoint"),
+            ("<html>secret", "InvalidResponse", "not the JSON of a token endpoint"),
             ("", "InvalidResponse", "it is empty"),
         ] {
             let (found, words) = refusal(body);

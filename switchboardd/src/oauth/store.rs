@@ -119,7 +119,7 @@ async fn exclusive(lock: File) -> io::Result<File> {
                 tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
             }
             Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                return Err(io::Error::other("another process has been at it for too long"));
+                return Err(io::Error::other("another process has held its lock for too long"));
             }
             Err(error) => return Err(error.into()),
         }

@@ -222,7 +222,7 @@ fn daemon(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
     sink.family(
         "switchboard_trust_pending",
         MetricType::Gauge,
-        "Definitions that wait for a person's consent.",
+        "Definitions that wait for the user's consent.",
     );
     sink.sample(&[], now.pending as f64);
 }

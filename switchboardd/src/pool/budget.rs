@@ -23,9 +23,13 @@ const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Why there is no room. The text continues the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
-    #[error("was not started: {running} servers run already and `budget.children` is {most}; none is idle")]
+    #[error(
+        "was not started: {running} servers run already and `budget.children` is {most}; none is idle. Call again when one is, or raise the limit"
+    )]
     Children { running: usize, most: usize },
-    #[error("was not started: servers use {used_mb} MiB and `budget.memoryMb` is {most_mb}; none is idle")]
+    #[error(
+        "was not started: servers use {used_mb} MiB and `budget.memoryMb` is {most_mb}; none is idle. Call again when one is, or raise the limit"
+    )]
     Memory { used_mb: u64, most_mb: u64 },
 }
 

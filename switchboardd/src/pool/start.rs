@@ -259,6 +259,12 @@ impl Pool {
         cure
     }
 
+    /// How long the next start may take.
+    pub fn start_limit(&self, limits: Limits) -> Duration {
+        let ran_before = self.lock().ran_before;
+        self.start_limits(limits, ran_before).spawn
+    }
+
     fn start_limits(&self, limits: Limits, ran_before: bool) -> Limits {
         match &*self.launch {
             Launch::Process(launch)

@@ -106,7 +106,7 @@ impl Suite {
         }
         let obstacle = match &self.definition.launch {
             Err(why) => {
-                Some(obstacle::misconfigured(why, &format!("a person fixes `{}`", self.file_to_fix())))
+                Some(obstacle::misconfigured(why, &format!("the user fixes `{}`", self.file_to_fix())))
             }
             Ok(_) => facts.obstacle.as_ref().and_then(|error| obstacle::sentence(&self.name, error)),
         };

@@ -117,7 +117,7 @@ impl Suite {
             .collect();
         let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
         let hint = format!(
-            "{held} subtools{named} are held by Switchboard, because the server changed or added them; a person can look at them and accept them with `switchboard allow {}`",
+            "{held} subtools{named} are held by Switchboard, because the server changed or added them; the user can look at them and accept them with `switchboard allow {}`",
             self.child_name()
         );
         match text.strip_suffix('}').filter(|_| text.starts_with('{')) {

@@ -54,7 +54,7 @@ impl Suite {
                 }
                 ResultKind::Other(kind) => {
                     return Err(unusable(format!(
-                        "answered with a `{kind}`, which is none of this host's era"
+                        "answered with a `{kind}`, which this host's revision does not have"
                     )));
                 }
                 ResultKind::InputRequired => {}
@@ -109,7 +109,7 @@ async fn ask_host(
     for request in requests {
         let text = request.to_legacy(|| switchboard_wire::random::hex(8));
         let Ok(Message::Request { id, params, .. }) = Message::parse(&text) else {
-            let why = format!("its input request `{}` cannot be put to anybody", request.key);
+            let why = format!("its input request `{}` cannot be shown to the user", request.key);
             return Err(NoAnswers::Child(ChildError::Unusable { why }));
         };
         let (tell, told) = oneshot::channel();

@@ -72,7 +72,7 @@ pub enum Failure {
     #[error("server `{child}` is misconfigured: {why}; see `{file}`")]
     Misconfigured { child: Box<str>, why: String, file: String },
     #[error(
-        "server `{child}` is held: `{file}` would run {what}; nothing of it runs until a person allows it with `{}` on a terminal",
+        "server `{child}` is held: `{file}` would run {what}; nothing of it runs until the user allows it with `{}` on a terminal",
         allowing(file)
     )]
     Held { child: Box<str>, what: String, file: String },
@@ -87,7 +87,7 @@ pub enum Failure {
     #[error("{why}", why = .why.sentence(.child, .subtool))]
     NotConfirmed { child: Box<str>, subtool: Box<str>, why: Unconfirmed },
     #[error(
-        "subtool `{subtool}` of server `{child}` is held: the server changed or added it, and nobody has accepted that; a person can look at the difference and accept it with `switchboard allow {child}` on a terminal"
+        "subtool `{subtool}` of server `{child}` is held: the server changed or added it, and the user has not accepted that yet. They can see the difference and accept it with `switchboard allow {child}` on a terminal"
     )]
     ToolHeld { child: String, subtool: String },
     #[error("switchboardd is shutting down; the call may or may not have run")]

@@ -8,10 +8,10 @@ use crate::child::value_resolver::NotLaunchable;
 use crate::pool::PoolError;
 
 /// The description of a server that is not allowed yet; contains no text of the server's own.
-pub const HELD_TEXT: &str = "Held by Switchboard: this server was found in the workspace, and nothing of it runs until a person allows it with `switchboard allow`.";
+pub const HELD_TEXT: &str = "Held by Switchboard: this server was found in the workspace, and nothing of it runs until the user allows it with `switchboard allow`.";
 
 /// The description of a server whose program is not the allowed one any more.
-pub const PROGRAM_HELD_TEXT: &str = "Held by Switchboard: its program is another one than a person allowed, and nothing of it runs until a person allows it with `switchboard allow`.";
+pub const PROGRAM_HELD_TEXT: &str = "Held by Switchboard: its program is another one than the user allowed, and nothing of it runs until the user allows it with `switchboard allow`.";
 
 const MAX_REASON_CHARS: usize = 110;
 
@@ -27,10 +27,10 @@ pub fn sentence(suite: &str, obstacle: &PoolError) -> Option<String> {
             reason(last)
         ),
         PoolError::Child(ChildError::Remote(RemoteError::Auth(AuthError::Login { .. }))) => {
-            format!("Not available: it needs a login; a person runs `switchboard login {suite}`.")
+            format!("Not available: it needs a login; the user runs `switchboard login {suite}`.")
         }
         PoolError::Child(ChildError::Remote(RemoteError::Auth(AuthError::Failed { .. }))) => {
-            format!("Not available: the login to it failed; a person runs `switchboard login {suite}`.")
+            format!("Not available: the login to it failed; the user runs `switchboard login {suite}`.")
         }
         PoolError::Child(ChildError::Spawn { why }) => {
             misconfigured(why, &format!("see `switchboard explain {suite}`"))
@@ -43,7 +43,7 @@ pub fn sentence(suite: &str, obstacle: &PoolError) -> Option<String> {
             )
         }
         PoolError::NoWorkspace => {
-            "Not available: it works on a project, and this session has none; a person opens the editor in a folder."
+            "Not available: it works on a project, and this session has none; the user opens the editor in a project's folder."
                 .to_owned()
         }
         PoolError::NoRoom(_) | PoolError::Full { .. } => return None,

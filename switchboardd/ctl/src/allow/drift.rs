@@ -72,7 +72,7 @@ pub(super) fn consider(local: &LocalConfig, changed: &ChangedServer) -> bool {
     if !prompt::yes(&"accept these tools as they are now? [y/N] ".into()) {
         match local.holds_changes() {
             true => say!("  tools that are new or changed stay held"),
-            false => say!("  not accepted; they can be called nevertheless (`trust.drift` is \"warn\")"),
+            false => say!("  not accepted; they can still be called (`trust.drift` is \"warn\")"),
         }
         return false;
     }

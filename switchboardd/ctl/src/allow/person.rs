@@ -33,11 +33,11 @@ pub(crate) fn why_not_interactive() -> Option<String> {
     });
     if let Some(agent) = agent {
         return Some(format!(
-            "only a person can allow something, and `{agent}` says that a program runs this; use a terminal of your own"
+            "only you can allow servers, and `{agent}` says that a program runs this command; use a terminal of your own"
         ));
     }
     let terminal = std::io::stdin().is_terminal() && is_terminal();
-    (!terminal).then(|| "only a person can allow something: run it on a terminal".to_owned())
+    (!terminal).then(|| "only you can allow servers: run this on a terminal".to_owned())
 }
 
 /// Who decides, for the record.

@@ -30,8 +30,13 @@ const NAME: Style = Style::new().bold();
 pub fn parse() -> Args {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|error| {
-        match added_url().filter(|_| error.kind() == ErrorKind::UnknownArgument) {
-            Some(why) => misuse(&command.error(ErrorKind::UnknownArgument, why)),
+        let why = match error.kind() {
+            ErrorKind::UnknownArgument => added_url(),
+            ErrorKind::InvalidSubcommand => elsewhere(&error),
+            _ => None,
+        };
+        match why {
+            Some(why) => misuse(&command.error(error.kind(), why)),
             None => misuse(&error),
         }
     });
@@ -52,6 +57,34 @@ fn added_url() -> Option<String> {
     let url = words[at + 1..].iter().find(is_url).filter(|_| !words.iter().any(|word| word == "--url"))?;
     let name = words[at + 1..].iter().find(|word| !word.starts_with('-') && *word != url)?;
     Some(format!("a URL is given with `--url`: `switchboard add {name} --url {url}`"))
+}
+
+/// What other programs call a command, and what it is called here.
+const ELSEWHERE: [(&str, &str); 16] = [
+    ("ps", "status"),
+    ("info", "status"),
+    ("servers", "ls"),
+    ("list", "ls"),
+    ("tools", "introspect"),
+    ("describe", "introspect"),
+    ("run", "call"),
+    ("exec", "call"),
+    ("log", "logs"),
+    ("history", "calls"),
+    ("up", "start"),
+    ("down", "stop"),
+    ("rm", "remove"),
+    ("delete", "remove"),
+    ("init", "setup"),
+    ("version", "--version"),
+];
+
+/// A command under its name in other programs.
+fn elsewhere(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue};
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let (_, ours) = ELSEWHERE.iter().find(|(theirs, _)| theirs == word)?;
+    Some(format!("there is no command `{word}`; here it is `switchboard {ours}`"))
 }
 
 /// Ends the process with what is wrong with its command line, in JSON too if that was asked for.
@@ -99,7 +132,7 @@ fn template(command: &Command) -> String {
     let usages = [
         ("switchboard COMMAND", "one of these"),
         (
-            "switchboard [--workspace DIR] [--child NAME] [--no-start]",
+            "switchboard [--workspace DIR] [--child NAME] [--no-start] [--socket PATH] [--config FILE]",
             "the stdio shim: what an editor starts",
         ),
         ("switchboardd [OPTIONS]", "the daemon, in the foreground"),

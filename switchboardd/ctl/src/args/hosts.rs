@@ -24,6 +24,9 @@ pub struct Import {
     /// Also take what was imported out of the files of editors: shows each change and asks; `undo` puts it back
     #[arg(long)]
     pub remove: bool,
+    /// These servers and no others, by the names that they have in your editors
+    #[arg(long, value_name = "SERVER,…", value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Start none of them now. Without this, each is started once, and what it offers is known when a host asks
     #[arg(long)]
     pub no_start: bool,

@@ -5,6 +5,8 @@ use std::io::Read;
 use serde_json::{Map, Value, json};
 use switchboard_definitions::document::nearest;
 
+use crate::shell_word::shell_word;
+
 /// A schema that refers to itself is followed this far.
 const MAX_REFERENCES: usize = 8;
 
@@ -81,7 +83,12 @@ impl Pair {
         }
         let text = match text.strip_prefix('@') {
             Some("-") => standard_input()?,
-            Some(name) => file(name).map_err(|why| format!("`{key}`: {why}"))?,
+            Some(name) => file(name).map_err(|why| {
+                format!(
+                    "`{word}` reads a file: {why}; if the text itself begins with `@`, write {}",
+                    as_text(key, text)
+                )
+            })?,
             None => text.to_owned(),
         };
         let value = match is_json {
@@ -93,6 +100,11 @@ impl Pair {
         };
         Ok(Self { key: key.to_owned(), value })
     }
+}
+
+/// The word that sends a text as it is.
+fn as_text(key: &str, text: &str) -> String {
+    shell_word(&format!("{key}:={}", Value::from(text)))
 }
 
 fn standard_input() -> Result<String, String> {

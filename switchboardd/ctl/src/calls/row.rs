@@ -7,7 +7,7 @@ use switchboardd::{CallRecord, RecordEntry};
 
 use crate::output::{Paint, Tone, columns_of, tilde};
 
-const HEADING: [&str; 7] = ["WHEN", "HOST", "WORKSPACE", "SUITE", "TOOL", "TOOK", "OUTCOME"];
+const HEADING: [&str; 7] = ["WHEN", "HOST", "WORKSPACE", "SERVER", "TOOL", "TOOK", "OUTCOME"];
 /// A longer word moves the columns of its own line only.
 const MAX_WIDTH: usize = 32;
 
@@ -77,7 +77,7 @@ fn words(call: &CallRecord<'_>) -> [String; 7] {
         when(call.at),
         or_none(call.host.as_deref()),
         call.workspace.as_deref().map_or_else(|| "-".to_owned(), tilde),
-        or_none(call.suite.as_deref()),
+        or_none(call.server.as_deref().or(call.suite.as_deref())),
         tool,
         took(call.ms),
         outcome(call),
@@ -139,7 +139,7 @@ mod tests {
         let shown = columns.line(&RecordEntry::parse(line).unwrap());
         assert_eq!(
             shown.as_str(),
-            "  2026-11-16T00:00:00Z  Claude\\u{1b} Code  -          gh_suite  search  1.5 s  refused (not_allowed)"
+            "  2026-11-16T00:00:00Z  Claude\\u{1b} Code  -          gh      search  1.5 s  refused (not_allowed)"
         );
         let read = line.replace("\"call\"", "\"resources/read\"").replace("\"search\"", "null");
         assert!(columns.line(&RecordEntry::parse(&read).unwrap()).as_str().contains("(resources/read)"));

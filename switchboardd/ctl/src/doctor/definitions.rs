@@ -12,6 +12,7 @@ use switchboard_wire::visible::visible;
 use super::Finding;
 use super::repair::Repair;
 use crate::args::Args;
+use crate::at_once::run_all;
 use crate::local_config::LocalConfig;
 use crate::output::tilde;
 use crate::pin::{find_unpinned, package_of};
@@ -54,10 +55,14 @@ pub(super) async fn check(
             let fix = format!("switchboard check {}", shell_word(&problem.file));
             findings.push(Finding::warning("definition", problem.to_string(), fix));
         }
-        for entry in &layer.entries {
-            let is_own = std::ptr::eq(layer, &local.personal);
+        let is_own = std::ptr::eq(layer, &local.personal);
+        let jobs = layer.entries.iter().map(|entry| {
             let version = versions.get(&entry.definition.name).filter(|_| is_own);
-            findings.extend(one(local, entry, is_own, version).await);
+            (entry.definition.name.clone(), one(local, entry, is_own, version))
+        });
+        let found = run_all("checking", jobs.collect()).await;
+        for (entry, found) in layer.entries.iter().zip(found) {
+            findings.extend(found);
             findings.extend(missed_roots(layer, entry));
         }
     }
@@ -159,7 +164,7 @@ fn missed_roots(layer: &Layer, JudgedDefinition { definition, .. }: &JudgedDefin
     let of = RootsOf::children(launch.as_ref().ok()?, settings.pool);
     (of == RootsOf::Nobody { missed: true }).then(|| {
         let what =
-            format!("server `{name}` follows the roots of its editor, but editors share it: it is told none");
+            format!("server `{name}` follows the roots of its editor, but editors share it, so it gets none");
         let fix = format!(
             "switchboard explain {}  # then remove `suites.{name}.pool.scope` from {}",
             shell_word(name),
@@ -198,10 +203,10 @@ fn secrets(name: &str, file: &Path, launch: &Launch) -> Vec<Finding> {
     let mut findings = Vec::new();
     for variable in &plain {
         let set = variable.replace('-', "_").to_uppercase();
-        let what = format!("server `{name}`: the value of `{variable}` stands in {} itself", shown(file));
+        let what = format!("server `{name}`: the value of `{variable}` is written in {}", shown(file));
         let fix = format!("switchboard secret set {set}  # then write `${{{set}}}` there");
         findings.push(Finding::warning("secret", what, fix).with_fold(
-            "values that look like secrets stand in files",
+            "values that look like secrets are written in files",
             format!("`{variable}` of {name}"),
             "switchboard secret set NAME  # then write `${NAME}` in its place",
         ));

@@ -29,7 +29,7 @@ impl Repair {
                 std::fs::remove_file(file)
                     .map_err(|error| format!("{} cannot be deleted: {error}", shown(file)))?;
                 let _ = daemon::remove_dead_socket(socket);
-                Ok(format!("deleted {}, which a daemon left behind that is gone", shown(file)))
+                Ok(format!("deleted {}, left behind by a daemon that no longer runs", shown(file)))
             }
         }
     }

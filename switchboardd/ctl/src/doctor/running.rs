@@ -50,8 +50,10 @@ pub(super) fn presence(paths: &RuntimePaths, status: &Result<Value, AskError>) -
         ));
     }
     if told.is_null() {
-        let what =
-            format!("{} is missing: commands may look for its files elsewhere", shown(&paths.daemon_file));
+        let what = format!(
+            "{} is missing: commands may look for its files in another place",
+            shown(&paths.daemon_file)
+        );
         findings.push(Finding::warning("daemon", what, "switchboard restart"));
     }
     if findings.is_empty() {
@@ -71,8 +73,11 @@ fn absence(paths: &RuntimePaths, pid: Option<u32>, lives: bool) -> Vec<Finding> 
         return vec![Finding::error("daemon", what, format!("kill {pid} && switchboard start"))];
     }
     if is_locked(&paths.daemon_lock) {
-        let what =
-            format!("{} is held, and nobody answers on {}", shown(&paths.daemon_lock), shown(&paths.socket));
+        let what = format!(
+            "{} is locked, but no daemon answers on {}",
+            shown(&paths.daemon_lock),
+            shown(&paths.socket)
+        );
         return vec![Finding::error(
             "lock",
             what,
@@ -81,17 +86,16 @@ fn absence(paths: &RuntimePaths, pid: Option<u32>, lives: bool) -> Vec<Finding> 
     }
     let mut findings = Vec::new();
     if pid.is_some() {
-        let what =
-            format!("{} is of a daemon that is gone: it was killed, or crashed", shown(&paths.daemon_file));
+        let what = format!("{} belongs to a daemon that was killed, or crashed", shown(&paths.daemon_file));
         let repair = Repair::ForgetDaemon { file: paths.daemon_file.clone(), socket: paths.socket.clone() };
         findings.push(Finding::warning("daemon", what, "switchboard start").with_repair(repair));
     }
     if paths.stopped.exists() {
-        let what = "switchboardd was stopped; hosts that were open then do not bring it back";
+        let what = "switchboardd was stopped; editors that were open then do not start it again";
         findings.push(Finding::warning("daemon", what, "switchboard start"));
     }
     if findings.is_empty() {
-        findings.push(Finding::fine("daemon", "no switchboardd runs; the first host starts one"));
+        findings.push(Finding::fine("daemon", "no switchboardd runs; the first editor starts one"));
     }
     findings
 }

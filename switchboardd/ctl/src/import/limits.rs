@@ -88,7 +88,7 @@ fn note(result: &mut ImportResult) {
     let Ok(limits) = &result.limits else { return };
     let mut notes: Vec<String> = limits.sentence().into_iter().collect();
     notes.extend(limits.left_out.iter().map(|what| {
-        format!("{what} is left out: with Switchboard, a host asks about a server and not about each tool")
+        format!("{what} is left out: with Switchboard, an editor asks about a server and not about each tool")
     }));
     notes.into_iter().for_each(|note| result.outcome.note(note));
 }

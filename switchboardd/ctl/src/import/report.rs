@@ -4,9 +4,33 @@ use serde_json::{Value, json};
 use switchboard_wire::visible::visible;
 
 use super::{ImportOutcome, ImportResult};
-use crate::output::{Paint, Tone, say};
+use crate::output::{Paint, Tone, count, say};
 
-pub(super) fn print(import_result: &ImportResult, would: bool) {
+/// All of them, and how many there are of each kind.
+pub(super) fn print_all(results: &[ImportResult], would: bool) {
+    let new: Vec<&str> = results
+        .iter()
+        .filter(|result| result.is_taken())
+        .filter_map(|result| result.outcome.name())
+        .collect();
+    results.iter().for_each(|result| print(result, &new, would));
+    if !results.is_empty() {
+        say!("{}", total(results, would));
+    }
+}
+
+pub(super) fn total(results: &[ImportResult], would: bool) -> String {
+    let taken = results.iter().filter(|result| result.is_taken()).count();
+    let left = results.iter().filter(|result| result.outcome.name().is_none()).count();
+    let there = results.len() - taken - left;
+    let be = if would { "would be " } else { "" };
+    let mut parts = vec![format!("{} {be}taken", count(taken, "server"))];
+    parts.extend((there > 0).then(|| count(there, "duplicate")));
+    parts.extend((left > 0).then(|| format!("{left} {be}left out")));
+    parts.join(", ")
+}
+
+fn print(import_result: &ImportResult, new: &[&str], would: bool) {
     let name = visible(&import_result.entry.name).into_owned();
     let of = match &import_result.entry.project {
         Some(project) => format!("{}, {}", import_result.host.name, visible(&project.display().to_string())),
@@ -17,21 +41,32 @@ pub(super) fn print(import_result: &ImportResult, would: bool) {
             let mut more = notes.clone();
             if !secrets.is_empty() {
                 let names: Vec<_> = secrets.iter().map(|name| format!("`{name}`")).collect();
-                more.insert(0, format!("its secrets are kept as {}", names.join(", ")));
+                let kept = if would { "would be stored" } else { "are stored" };
+                more.insert(0, format!("its secrets {kept} as {}", names.join(", ")));
             }
             let word = if would { "would be taken" } else { "taken" };
             (Tone::Good, format!("{word} as `{}`", visible(name)), more)
         }
+        ImportOutcome::Same { name, notes } if new.contains(&name.as_str()) => {
+            (Tone::Quiet, format!("the same server as `{}`", visible(name)), notes.clone())
+        }
         ImportOutcome::Same { name, notes } => {
             (Tone::Quiet, format!("already there as `{}`", visible(name)), notes.clone())
         }
-        ImportOutcome::Left { why } => (Tone::Warning, format!("left out: {}", visible(why)), Vec::new()),
+        ImportOutcome::Left { why } => {
+            let word = if would { "would be left out" } else { "left out" };
+            (Tone::Warning, format!("{word}: {}", visible(why)), Vec::new())
+        }
     };
     say!("{name} ({of}): {}", Paint::for_stdout().on(tone, word));
     more.iter().for_each(|line| say!("  {}", visible(line)));
 }
 
 impl ImportResult {
+    fn is_taken(&self) -> bool {
+        matches!(self.outcome, ImportOutcome::Taken { .. })
+    }
+
     pub(super) fn as_json(&self) -> Value {
         let mut told = json!({
             "host": self.host.id, "file": self.file, "name": self.entry.name, "project": self.entry.project,

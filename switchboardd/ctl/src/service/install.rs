@@ -103,7 +103,7 @@ pub(super) async fn install(args: &Args, dry_run: bool) -> Result<ServiceReport,
     } else {
         install_units(&here, &wanted, &mut steps).await?;
     }
-    Ok(steps.end("the daemon is kept from now on; `switchboard service status` shows it"))
+    Ok(steps.end("the service is installed; `switchboard service status` shows it"))
 }
 
 async fn install_units(

@@ -81,7 +81,7 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: ConfigOwner) ->
     if extent == ConfigOwner::Workspace {
         for node in PERSONAL_ONLY_KEYS.iter().filter_map(|name| Some((name, fields.get(name)?))) {
             let (name, node) = node;
-            node.complain(format!("`{name}` has its place only in the personal config"));
+            node.complain(format!("`{name}` is for the personal config only"));
         }
     }
     let may_have = |name: &str| extent == ConfigOwner::Personal || !PERSONAL_ONLY_KEYS.contains(&name);

@@ -290,7 +290,7 @@ fn remote(
         node.note("`url` without `type` is taken as `http`; Claude Code refuses it, Cline and Gemini take it as `sse`");
     }
     let url = Template::parse(&url, &location.context)?;
-    let known = ["http://", "https://", "unix://"];
+    let known = ["http://", "https://"];
     if !url.begins_with_placeholder() && !known.iter().any(|scheme| url.to_string().starts_with(scheme)) {
         return Err(format!("`{key}` must begin with `http://` or `https://`"));
     }

@@ -94,13 +94,13 @@ fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<Str
     }
     if let Some(package) = unpinned(&argv) {
         warnings.push(format!(
-            "`{package}` has no fixed version: what is run may change with every start, unasked"
+            "`{package}` has no fixed version: each start may run another one, without asking you"
         ));
     }
     if matches!(program, "docker" | "podman")
         && words.iter().any(|word| matches!(*word, "--privileged" | "docker.sock"))
     {
-        warnings.push("gives its container the run of this machine".to_owned());
+        warnings.push("gives its container full access to this machine".to_owned());
     }
     if let Some(word) = words.iter().find(|word| RUN_OTHERS.contains(word)) {
         warnings.push(format!("uses `{word}`, which runs what its arguments say"));
@@ -119,7 +119,9 @@ fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<Str
     let command = lexical(&cwd.join(launch.cmd.to_string()));
     let is_named = launch.cmd.to_string().contains('/') && command.starts_with(root);
     if is_named || found.is_some_and(|found| found.starts_with(root)) {
-        warnings.push("its program is a file of the workspace: what is in it may change, unasked".to_owned());
+        warnings.push(
+            "its program is a file of the workspace: its content may change without asking you".to_owned(),
+        );
     }
     if !cwd.starts_with(root) {
         warnings.push("its directory is outside of the workspace".to_owned());

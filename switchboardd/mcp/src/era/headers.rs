@@ -126,7 +126,7 @@ fn header_param_error(
     if place != SchemaPosition::Property {
         return Some(format!("`{KEYWORD}` stands where no argument is"));
     }
-    let Some(header) = string(header) else { return Some(format!("`{KEYWORD}` is no text")) };
+    let Some(header) = string(header) else { return Some(format!("`{KEYWORD}` is not text")) };
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if header.is_empty() || !header.bytes().all(is_token) {
         return Some(format!("`{KEYWORD}` cannot be part of a header's name"));
@@ -135,7 +135,7 @@ fn header_param_error(
     let is_plain =
         property.text("type").is_some_and(|kind| matches!(&*kind, "string" | "integer" | "boolean"));
     if !is_plain {
-        return Some(format!("`{KEYWORD}: {header}` is on an argument that is no plain value"));
+        return Some(format!("`{KEYWORD}: {header}` is on an argument that is not a plain value"));
     }
     (!names.insert(header.to_ascii_lowercase())).then(|| format!("`{KEYWORD}: {header}` is there twice"))
 }

@@ -49,7 +49,10 @@ impl<'a> InputRequired<'a> {
             requests.push(InputRequest { key, method, params: request.get("params") });
         }
         if requests.len() > MAX_INPUTS {
-            return Err(format!("it asks {} questions at once; the limit is {MAX_INPUTS}", requests.len()));
+            return Err(format!(
+                "it asks {} questions at the same time; the limit is {MAX_INPUTS}",
+                requests.len()
+            ));
         }
         if requests.is_empty() && state.is_none() {
             return Err("its `input_required` asks nothing".to_owned());

@@ -26,13 +26,13 @@ pub enum RemoteError {
         "redirects to `{to}`, which is another origin; nothing was sent there. If that is right, its file has to name that URL"
     )]
     CrossOriginRedirect { to: String },
-    #[error("redirects without an end, or to nowhere")]
+    #[error("redirects without an end, or to nowhere; is the URL right?")]
     BadRedirect,
     #[error("answered with `{content_type}`, which is neither JSON nor an event stream; is the URL right?")]
     WrongContentType { content_type: String },
     #[error("answered in the encoding `{encoding}`, which nobody asked for")]
     Encoded { encoding: String },
-    #[error("took the request and gave no answer to it")]
+    #[error("accepted the request and sent no answer")]
     Unanswered,
     #[error("is not the server that it was: it now speaks revision `{now}`; the call was not made")]
     Changed { now: String },

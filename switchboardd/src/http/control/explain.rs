@@ -20,7 +20,7 @@ pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {
     let mut body = suite_json(catalog, suite, Access::Full);
     let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     body["timeouts"] = json!({
-        "childSpawnMs": millis(suite.limits.spawn),
+        "childSpawnMs": millis(suite.pool.as_ref().map_or(suite.limits.spawn, |pool| pool.start_limit(suite.limits))),
         "rpcMs": millis(suite.limits.rpc),
         "maxMs": millis(suite.limits.max),
     });

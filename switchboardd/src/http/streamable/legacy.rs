@@ -95,7 +95,10 @@ pub(super) async fn on_batch(
 ) -> Result<Response, HttpError> {
     let parts = wire_batch::split(body)?;
     let wrong_revision = || {
-        bad(format!("several messages at once are for sessions of revision `{}` only", wire_batch::REVISION))
+        bad(format!(
+            "several messages in one request are for sessions of revision `{}` only",
+            wire_batch::REVISION
+        ))
     };
     if !names_session(headers) {
         return Err(wrong_revision().into());

@@ -19,8 +19,9 @@ impl Attempt {
     /// What the host should show.
     pub fn invitation(&self, child: &str) -> Value {
         let issuer = visible(&self.issuer);
-        let message =
-            format!("Switchboard: `{child}` asks you to log in at {issuer}. The call goes on when you have.");
+        let message = format!(
+            "Switchboard: `{child}` asks you to log in at {issuer}. The call continues when you have."
+        );
         json!({ "mode": "url", "url": self.url.as_str(), "message": message })
     }
 

@@ -154,7 +154,7 @@ impl PreparedLogin {
             Ok(CallbackResult::Code(code)) => {
                 login.complete(&self.fetch, &self.terms, &code, &page.verifier).await
             }
-            Ok(CallbackResult::Denied(why)) => Err(format!("the authorization server said no: {why}")),
+            Ok(CallbackResult::Denied(why)) => Err(format!("the authorization server refused: {why}")),
             Ok(CallbackResult::WrongIssuer(Some(other))) => Err(format!(
                 "the answer came from `{}` and not from `{}`, which was asked",
                 error_response::shortened(&other),
@@ -165,7 +165,10 @@ impl PreparedLogin {
             }
             Err(_) => {
                 login.suspect_client(&self.terms, self.is_old);
-                Err(format!("nobody came back within {} minutes", LOGIN_TIMEOUT.as_secs() / 60))
+                Err(format!(
+                    "nobody finished it in the browser within {} minutes",
+                    LOGIN_TIMEOUT.as_secs() / 60
+                ))
             }
         }
     }

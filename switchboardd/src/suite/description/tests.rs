@@ -271,14 +271,14 @@ fn what_prevents_its_use_comes_first_with_the_remedy() {
     let login = AuthError::Login { child: "kid".into(), open: Some("https://x.example/secret".into()) };
     check(
         ChildError::Remote(RemoteError::Auth(login)).into(),
-        "Not available: it needs a login; a person runs `switchboard login kid_suite`.",
+        "Not available: it needs a login; the user runs `switchboard login kid_suite`.",
     );
     let broken = suite_with(&json!({}), |entry| {
         Arc::get_mut(&mut entry.definition).unwrap().launch = Err("no command".to_owned());
     });
     assert_eq!(
         broken.description(&SuiteFacts::default()),
-        "Not available: no command; a person fixes `kid/.mcp.json`. Use this tool for kid. Actions: 'introspect' | 'call'"
+        "Not available: no command; the user fixes `kid/.mcp.json`. Use this tool for kid. Actions: 'introspect' | 'call'"
     );
     let config = json!({"suites": {"kid": {"description": "Mine."}}});
     let described = suite_with(&config, |_| {}).description(&blocked(misconfigured("missing `X`")));

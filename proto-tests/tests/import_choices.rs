@@ -1,0 +1,112 @@
+//! `switchboard import`: asks before anything is written, takes the servers that are named, and says what is the same.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::fs;
+use std::process::Output;
+
+use proto_tests::{Home, Terminal};
+
+const CLAUDE: &str = r#"{ "mcpServers": {
+  "time": { "command": "uvx", "args": ["mcp-server-time"] },
+  "github": { "command": "npx", "args": ["-y", "@x/server-github"], "env": { "GITHUB_TOKEN": "hunter2hunter" } }
+} }"#;
+const CURSOR: &str = r#"{ "mcpServers": {
+  "time": { "command": "python3", "args": ["-m", "mcp_server_time"] },
+  "wide": { "command": "uvx", "args": ["mcp-server-time"] },
+  "nothing": { "args": ["x"] }
+} }"#;
+
+fn home() -> Home {
+    let home = Home::new();
+    home.write(".claude.json", CLAUDE);
+    home.write(".cursor/mcp.json", CURSOR);
+    home.write(".codex/config.toml", "[mcp_servers.box]\ncommand = \"box\"\n");
+    home
+}
+
+fn own(home: &Home) -> Vec<String> {
+    let folder = fs::read_dir(home.config_folder().join("mcps")).unwrap();
+    let mut names: Vec<String> =
+        folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn out(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn nothing_is_written_before_a_yes() {
+    let home = home();
+    let start = |args: &[&str]| Terminal::start(&home, &home.workspace(), args, &[("NO_COLOR", "1")]);
+    for command in [&["import", "--no-start"][..], &["import", "--no-start", "--remove"]] {
+        let screen = start(command).answer_all("n\n");
+        assert!(screen.text.contains("take 4 servers and store 1 secret? [y/N]"), "{}", screen.text);
+        assert!(screen.text.contains("nothing was changed"), "{}", screen.text);
+        assert_eq!(screen.text.matches("[y/N]").count(), 1, "{}", screen.text);
+    }
+    assert!(own(&home).is_empty() && !home.state_folder().join("secrets").exists());
+    let screen = start(&["import", "--no-start"]).answer_all("y\n");
+    assert!(screen.text.contains("4 servers taken"), "{}", screen.text);
+    assert_eq!(own(&home), ["box", "github", "time", "time-2"]);
+}
+
+#[test]
+fn only_the_named_servers_are_imported() {
+    let home = home();
+    let output = home.command(&["import", "--only", "gitlab"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("no editor has a server `gitlab`; they have box, github, nothing, time, wide"),
+        "{said}"
+    );
+    let told = out(&home.command(&["import", "--no-start", "--only", "github,box", "--remove", "--yes"]));
+    assert_eq!(own(&home), ["box", "github"]);
+    assert!(!told.contains("time"), "{told}");
+    assert!(fs::read_to_string(home.path().join(".claude.json")).unwrap().contains("mcp-server-time"));
+}
+
+#[test]
+fn a_dry_run_speaks_of_what_would_be_and_of_all() {
+    let home = home();
+    let told = out(&home.command(&["import", "--dry-run"]));
+    for part in [
+        "time (Claude Code): would be taken as `time`",
+        "its secrets would be stored as `MCP_GITHUB_TOKEN`",
+        "wide (Cursor): the same server as `time`",
+        "nothing (Cursor): would be left out: it has arguments but no command",
+        "this one is `time-2` and looks the same; `switchboard remove time-2`",
+        "4 servers would be taken, 1 duplicate, 1 would be left out",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let told = out(&home.command(&["import", "--no-start"]));
+    assert!(told.ends_with("4 servers taken, 1 duplicate, 1 left out\n"), "{told}");
+    let told = out(&home.command(&["import", "--no-start"]));
+    assert!(told.ends_with("0 servers taken, 5 duplicates, 1 left out\n"), "{told}");
+    assert!(told.contains("time (Claude Code): already there as `time`"), "{told}");
+}
+
+#[test]
+fn editors_have_one_order() {
+    let home = home();
+    let order = |told: &str| {
+        let mut found: Vec<(usize, &str)> = ["Claude Code", "Cursor", "Codex"]
+            .into_iter()
+            .map(|name| (told.rfind(&format!("\n{name}:")).unwrap_or_else(|| panic!("{name}: {told}")), name))
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+    };
+    let removed = out(&home.command(&["import", "--no-start", "--remove", "--yes"]));
+    let undone = out(&home.command(&["undo", "--yes"]));
+    assert_eq!(order(&removed), order(&undone));
+    let listed: Vec<&str> = removed.lines().filter(|line| line.contains(": taken as")).collect();
+    let place = |name: &str| listed.iter().position(|line| line.contains(name)).unwrap();
+    let mut by_list = order(&removed);
+    by_list.sort_by_key(|name| place(&format!("({name}")));
+    assert_eq!(by_list, order(&removed));
+}
