@@ -161,7 +161,7 @@ where
                     return Err(HttpError::Draining(draining));
                 }
                 let context = context(daemon, face, &session, None);
-                face::record_refusal(context, request, Failure::NotStarted.kind());
+                face::record_refusal(context, request, Failure::NotStarted.kind().as_str());
                 let answer = Failure::NotStarted.answer(request.era(), &method, id.get());
                 return Ok(with_watermark(&session, Ok(answer)));
             }

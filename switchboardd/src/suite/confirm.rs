@@ -76,21 +76,23 @@ impl Suite {
         if !self.must_confirm(call.caller, subtool, tool) {
             return Ok(Confirmation::Given);
         }
-        self.ask_user(call.caller, subtool, args).await
+        self.ask_user(call, subtool, args).await
     }
 
     /// Asks the user; fails if the answer is not a yes.
     pub(super) async fn ask_user(
         &self,
-        caller: &Arc<Caller>,
+        call: CallContext<'_>,
         subtool: &str,
         args: Option<Raw<'_>>,
     ) -> Result<Confirmation, Failure> {
+        let caller = call.caller;
         if !caller.profile().client_capabilities.elicitation_form {
             let why = Unconfirmed::CannotAsk { of_workspace: self.of_workspace };
             let (child, subtool) = (self.child_name().into(), subtool.into());
             return Err(Failure::NotConfirmed { child, subtool, why });
         }
+        call.notes.iter().for_each(|notes| notes.record_question());
         let question = self.question(caller, subtool, args);
         if caller.as_stateless().is_none() {
             question.ask(caller).await?;
