@@ -57,30 +57,8 @@ impl Suite {
             && !caller.has_confirmed(&self.confirm_key(subtool))
     }
 
-    /// For a tool that is called by its own name: asks the user if that is necessary.
-    pub async fn confirm_direct(
-        &self,
-        call: CallContext<'_>,
-        subtool: &str,
-        args: Option<Raw<'_>>,
-    ) -> Result<Confirmation, Failure> {
-        if !self.settings.confirm.is_set() {
-            return Ok(Confirmation::Given);
-        }
-        let lease = self.lease(call).await?;
-        let list = lease.tools(self.limits, call.asked).await;
-        drop(lease);
-        // Without a list, nothing says that the tool is harmless.
-        let list = list.ok();
-        let tool = list.as_ref().and_then(|list| list.find(subtool));
-        if !self.must_confirm(call.caller, subtool, tool) {
-            return Ok(Confirmation::Given);
-        }
-        self.ask_user(call, subtool, args).await
-    }
-
     /// Asks the user; fails if the answer is not a yes.
-    pub(super) async fn ask_user(
+    pub async fn ask_user(
         &self,
         call: CallContext<'_>,
         subtool: &str,
