@@ -128,8 +128,8 @@ pub(super) async fn discover(
 }
 
 /// A tool list from cached data, filtered by `expose`, which applies on every face.
-fn known_tools(suite: &Suite, caller: &Caller, list: &ToolList) -> SuiteReply {
-    let exposed = list.tools.iter().filter(|tool| suite.shows(&tool.name));
+fn known_tools(suite: &Suite, caller: &Caller, list: &Arc<ToolList>) -> SuiteReply {
+    let exposed = list.tools.iter().filter(|tool| suite.shows_of(list, &tool.name));
     let tools: Vec<_> = match caller.era() {
         ProtocolEra::Modern => exposed.map(|tool| Cow::Borrowed(tool.raw.get())).collect(),
         ProtocolEra::Legacy => exposed.map(|tool| schema::tool_for_legacy((&*tool.raw).into())).collect(),

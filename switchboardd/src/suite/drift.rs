@@ -37,6 +37,14 @@ impl Suite {
             && !self.baseline.as_ref().is_some_and(|baseline| baseline.is_held(tool))
     }
 
+    /// The same for a tool of this list: another process of the server may list another one.
+    pub fn shows_of(&self, list: &Arc<ToolList>, tool: &str) -> bool {
+        match self.known_drift_of(list) {
+            Some(drift) => self.settings.expose.permits(tool) && !drift.unaccepted.contains(tool),
+            None => self.shows(tool),
+        }
+    }
+
     /// The latest outcome, if tools are held.
     pub(super) fn known_drift(&self) -> Option<Arc<Drift>> {
         self.baseline.as_ref().filter(|baseline| baseline.holds())?.drift()
