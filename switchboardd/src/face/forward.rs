@@ -57,7 +57,7 @@ pub(super) async fn forward_call(
                 return suite.await_response(sent, call, methods::TOOLS_CALL, &params).await;
             }
             JudgedCall::Refused(said) => return Ok(said),
-            JudgedCall::AskUser => match suite.ask_user(call, tool, args).await? {
+            JudgedCall::AskUser(key) => match suite.ask_user(call, tool, args, key).await? {
                 Confirmation::Asked(asks) => return Ok(asks),
                 Confirmation::Given => {
                     call = CallContext { confirmed: true, asked: Instant::now(), ..call };

@@ -8,6 +8,7 @@ use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
+use super::confirm::ConfirmKey;
 use super::judged_call::JudgedCall;
 use super::outgoing::OutgoingParams;
 use super::{CallContext, Confirmation, HostParams, Suite, SuiteReply, arguments, drift, lenient, tool_error};
@@ -68,7 +69,9 @@ impl Suite {
         match self.send_judged(call, args, &outgoing).await? {
             JudgedCall::Sent(sent) => self.await_response(sent, call, methods::TOOLS_CALL, &outgoing).await,
             JudgedCall::Refused(said) => Ok(said),
-            JudgedCall::AskUser => Box::pin(self.confirm_and_call(call, params, subtool, args)).await,
+            JudgedCall::AskUser(key) => {
+                Box::pin(self.confirm_and_call(call, params, subtool, args, key)).await
+            }
         }
     }
 
@@ -79,8 +82,9 @@ impl Suite {
         params: HostParams<'_>,
         subtool: &str,
         args: Option<Raw<'_>>,
+        key: ConfirmKey,
     ) -> Result<SuiteReply, Failure> {
-        match self.ask_user(call, subtool, args).await? {
+        match self.ask_user(call, subtool, args, key).await? {
             Confirmation::Asked(asks) => Ok(asks),
             Confirmation::Given => {
                 let call = CallContext { confirmed: true, asked: Instant::now(), ..call };

@@ -6,6 +6,7 @@ use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 
 use super::call::SentCall;
+use super::confirm::ConfirmKey;
 use super::outgoing::OutgoingParams;
 use super::{CallContext, Suite, SuitePart, SuiteReply};
 use crate::child::{ChildError, InFlight};
@@ -20,15 +21,15 @@ pub enum JudgedCall {
     Sent(SentCall),
     /// It is not sent; the reply says why.
     Refused(SuiteReply),
-    /// Not sent yet: the user must say yes first.
-    AskUser,
+    /// Not sent yet: the user must say yes to this first.
+    AskUser(ConfirmKey),
 }
 
 /// The same, for one child.
 enum Step {
     Sent(InFlight),
     Refused(SuiteReply),
-    AskUser,
+    AskUser(ConfirmKey),
 }
 
 impl Suite {
@@ -51,7 +52,7 @@ impl Suite {
                 Ok(Step::Sent(call)) => break JudgedCall::Sent(SentCall { call, lease }),
                 Ok(Step::Refused(reply)) => break JudgedCall::Refused(reply),
                 // Nobody waits for a child or for its turn while the user thinks.
-                Ok(Step::AskUser) => break JudgedCall::AskUser,
+                Ok(Step::AskUser(key)) => break JudgedCall::AskUser(key),
                 Err(Failure::Child { error: ChildError::Unsent, .. }) if replaced < MAX_REPLACED => {
                     replaced += 1;
                     let next = self.next_lease(lease, call.caller).await;
@@ -96,8 +97,10 @@ impl Suite {
             if let Some(refusal) = self.wrong_part(call, subtool, tool) {
                 return Err(refusal);
             }
-            if !call.confirmed && self.must_confirm(call.caller, subtool, tool) {
-                return Ok(Step::AskUser);
+            if !call.confirmed
+                && let Some(key) = self.must_confirm(call.caller, subtool, tool)
+            {
+                return Ok(Step::AskUser(key));
             }
         }
         if !is_forwarded {
