@@ -24,6 +24,12 @@ impl ShownTools {
         Self { tools }
     }
 
+    /// The name under which a server's own tool is listed.
+    pub fn name_of(&self, child: &str, own: &str) -> Option<&str> {
+        let is_it = |target: &ShownTarget| &*target.child == child && target.own.as_deref() == Some(own);
+        self.tools.iter().find(|(_, target)| is_it(target)).map(|(name, _)| name.as_str())
+    }
+
     pub fn get(&self, name: &str) -> Option<&ShownTarget> {
         self.tools.get(name)
     }
