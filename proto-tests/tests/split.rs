@@ -252,6 +252,40 @@ fn a_session_is_judged_by_the_list_it_was_shown() {
     assert!(deaf.take_notifications().iter().all(|line| !line.contains(CHANGED)));
 }
 
+/// The next daemon judges a host by the list that an earlier one showed it.
+#[test]
+fn a_list_that_was_shown_holds_across_daemons() {
+    let home = Home::new();
+    Server::new(&home, "fs", &[reads("get"), writes("rm")]);
+    let reading = Server::new(&home, "r", &[reads("get"), reads("list")]);
+    let daemon = home.daemon();
+    let (mut deaf, mut second) = (home.shim(), home.shim());
+    assert_eq!(deaf.tools().len(), 2);
+    run_once(&mut second, "fs");
+    run_once(&mut second, "r");
+    assert_eq!(second.tools().len(), 3);
+    ran(&call(&mut deaf, "fs_suite", "rm"), "rm");
+    for _ in 0..2 {
+        home.run_ok(&["restart"]);
+        // It never saw that there are two tools.
+        ran(&call(&mut deaf, "fs_suite", "rm"), "rm");
+        is_refused(&call(&mut second, "fs_suite", "rm"), "call it with `fs_suite_write`");
+        ran(&call(&mut second, "fs_suite_write", "rm"), "rm");
+        is_refused(&call(&mut home.shim(), "fs_suite", "rm"), "call it with `fs_suite_write`");
+    }
+    // The other direction: what was shown as read-only, and one tool by the user's wish since then.
+    reading.lists(&[reads("get"), reads("list"), writes("rm")]);
+    home.config(&json!({"suites": {"r": {"split": false}, "fs": {"split": false}}}));
+    home.run_ok(&["restart"]);
+    assert_eq!(kind_of(&call(&mut second, "r_suite", "rm")).as_deref(), Some("wrong_tool"));
+    is_refused(&call(&mut second, "fs_suite", "rm"), "call it with `fs_suite_write`");
+    // Until it lists its tools again.
+    assert_eq!(second.tools().len(), 2);
+    ran(&call(&mut second, "r_suite", "rm"), "rm");
+    ran(&call(&mut second, "fs_suite", "rm"), "rm");
+    drop(daemon);
+}
+
 /// A tool that was shown as read-only stays that, also for a host that does not list the tools again.
 #[test]
 fn what_is_added_does_not_slip_into_a_read_only_tool() {

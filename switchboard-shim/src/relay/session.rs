@@ -192,6 +192,7 @@ impl Relay {
             self.may_start && !self.link.stopped,
             self.spec.clone(),
             self.replay.messages(),
+            self.replay.shown.clone(),
         );
         self.link.state = LinkState::Opening(tokio::spawn(open));
     }
