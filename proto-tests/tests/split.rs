@@ -252,6 +252,25 @@ fn a_session_is_judged_by_the_list_it_was_shown() {
     assert!(deaf.take_notifications().iter().all(|line| !line.contains(CHANGED)));
 }
 
+/// Of a changed definition no list is known. What its name was allowed for stays what it reaches.
+#[test]
+fn a_changed_definition_reaches_no_more_than_before() {
+    let home = Home::new();
+    let server = Server::new(&home, "fs", &[reads("get"), writes("rm")]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    run_once(&mut shim, "fs");
+    drop((shim, daemon));
+    server.lists(&[tool("get", &json!({})), tool("rm", &json!({}))]);
+    home.child("fs", &["annotated", server.list.to_str().unwrap(), "of another version"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    is_refused(&call(&mut shim, "fs_suite", "rm"), "call it with `fs_suite_write`");
+    assert_eq!(shim.tools().len(), 2);
+    ran(&call(&mut shim, "fs_suite_write", "rm"), "rm");
+    is_refused(&call(&mut home.shim(), "fs_suite", "rm"), "call it with `fs_suite_write`");
+}
+
 /// The next daemon judges a host by the list that an earlier one showed it.
 #[test]
 fn a_list_that_was_shown_holds_across_daemons() {

@@ -53,9 +53,19 @@ pub struct ToolBaseline {
 struct BaselineState {
     compared: Vec<(Weak<ToolList>, Arc<Drift>)>,
     latest: Option<Arc<Drift>>,
+    /// What the record says while no list is known.
+    recorded: Option<ReadBefore>,
     /// The record on disk when the latest list was compared.
     stamp: Option<(u64, i64, i64)>,
     log_budget: LogBudget,
+}
+
+/// Which tools only read when the user last accepted them.
+#[derive(Debug)]
+enum ReadBefore {
+    Names(HashSet<Box<str>>),
+    /// The record is damaged.
+    Unknown,
 }
 
 /// How many lines may be logged now.
@@ -147,6 +157,18 @@ impl Baselines {
     }
 }
 
+impl Baselines {
+    /// Reads what was accepted of a server of which no list is known: its definition is new.
+    pub fn load_unlisted(&self, definition: &Definition) {
+        may_block();
+        let recorded = match self.store.peek(&definition.file, &definition.name, &[], None) {
+            Ok(record) => ReadBefore::Names(record.read_before),
+            Err(_) => ReadBefore::Unknown,
+        };
+        self.of(definition).lock().recorded = Some(recorded);
+    }
+}
+
 impl ToolBaseline {
     /// Whether tools that are not accepted are refused.
     pub fn holds(&self) -> bool {
@@ -177,7 +199,13 @@ impl ToolBaseline {
     /// Whether one of the tools that only read when the user last accepted them is among `which`. If the record cannot
     /// be read, any may have been.
     pub fn read_before(&self, which: impl Fn(&str) -> bool) -> bool {
-        self.drift().is_some_and(|drift| drift.read_before.iter().any(|tool| which(tool)))
+        let state = self.lock();
+        match (&state.latest, &state.recorded) {
+            (Some(drift), _) => drift.read_before.iter().any(|tool| which(tool)),
+            (None, Some(ReadBefore::Names(names))) => names.iter().any(|tool| which(tool)),
+            (None, Some(ReadBefore::Unknown)) => true,
+            (None, None) => false,
+        }
     }
 
     /// Whether a tool is not as the user accepted it, or nothing has been compared yet.

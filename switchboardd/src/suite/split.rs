@@ -90,9 +90,11 @@ impl Suite {
             _ if self.is_held() || self.pool.is_none() => false,
             Split::Never => false,
             Split::Always => true,
-            Split::Auto => {
-                manifest.is_some_and(|manifest| self.marks_some(&manifest.tools) || self.stays_split(&manifest.tools))
-            }
+            Split::Auto => match manifest {
+                Some(known) => self.marks_some(&known.tools) || self.stays_split(&known.tools),
+                // Its definition is new. What it will list is not known.
+                None => self.was_read_only(),
+            },
         };
         if is_split { SuitePart::ReadOnly } else { SuitePart::Whole }
     }
@@ -109,10 +111,14 @@ impl Suite {
     /// Users may have allowed that tool for good: it must not become one that writes because the server stops saying
     /// that its tools only read.
     fn stays_split(&self, list: &ToolList) -> bool {
-        let Some(baseline) = &self.baseline else { return false };
+        let writes =
+            |tool: &Tool| self.settings.expose.permits(&tool.name) && !self.accepted_read_only(tool);
+        self.was_read_only() && list.tools.iter().any(writes)
+    }
+
+    fn was_read_only(&self) -> bool {
         let may_be_called = |tool: &str| self.settings.expose.permits(tool);
-        baseline.read_before(may_be_called)
-            && list.tools.iter().any(|tool| may_be_called(&tool.name) && !self.accepted_read_only(tool))
+        self.baseline.as_ref().is_some_and(|baseline| baseline.read_before(may_be_called))
     }
 
     /// Whether the server marks some exposed subtools as read-only and some not.
