@@ -1,8 +1,11 @@
 //! `switchboard allow` and `switchboard deny`, as a user meets them on a terminal.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use proto_tests::shim::structured;
 use proto_tests::terminal::Screen;
@@ -72,6 +75,34 @@ fn allow_shows_everything_that_would_run_but_no_secret() {
         text.contains("  reaches   https://example.com/mcp?to=elsewhere&key=•••&a=${A} (http)\n"),
         "{text}"
     );
+}
+
+#[test]
+fn allow_names_the_secrets_that_a_server_would_get() {
+    let home = Home::new();
+    let no_bus = format!("unix:path={}/no-bus", home.mark());
+    home.write(".profile", &format!("export DBUS_SESSION_BUS_ADDRESS={no_bus}\nexport OF_SHELL=x\n"));
+    let mut set = Command::new(&bins().switchboard)
+        .args(["secret", "set", "GITHUB_TOKEN"])
+        .env_clear()
+        .envs(home.environment())
+        .env("SWITCHBOARD_SOCKET", home.socket())
+        .env("DBUS_SESSION_BUS_ADDRESS", &no_bus)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    set.stdin.take().unwrap().write_all(b"hidden-value").unwrap();
+    assert!(set.wait().unwrap().success());
+    let env = json!({"NOTES": "${GITHUB_TOKEN}", "OTHER": "${OF_SHELL}"});
+    let text = shown(&home, &json!({"command": bins().evil_child, "env": env}));
+    for part in [
+        "  gets      your secret GITHUB_TOKEN, OF_SHELL of your environment\n",
+        "  warning   gets your secret GITHUB_TOKEN\n",
+    ] {
+        assert!(text.contains(part), "{part}\n---\n{text}");
+    }
+    assert!(!text.contains("hidden-value") && !text.contains("your secret OF_SHELL"), "{text}");
 }
 
 #[test]

@@ -127,6 +127,34 @@ fn a_legacy_host_asks_before_the_call_is_sent() {
     assert_eq!(server.calls().len(), 4);
 }
 
+/// A yes for the session is about the tool as it was described then.
+#[test]
+fn a_tool_that_changed_is_asked_about_again() {
+    let (home, server) = home_that_asks(&json!(["delete_*"]));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let id = start(&mut shim, "delete_page", &json!({}));
+    let question = shim.notification(ASKED);
+    reply(&mut shim, &question, &accept("this session"));
+    shim.answer_to(&id);
+    home.run_ok(&["restart", "n"]);
+    assert_eq!(structured(&shim.call("n", "delete_page", "{}"))["name"], "delete_page");
+    let text = std::fs::read_to_string(&server.list).unwrap();
+    let mut list: Value = serde_json::from_str(&text).unwrap();
+    list["tools"][2]["description"] = "Deletes all pages".into();
+    std::fs::write(&server.list, list.to_string()).unwrap();
+    home.run_ok(&["restart", "n"]);
+    let id = start(&mut shim, "delete_page", &json!({}));
+    let question = shim.notification(ASKED);
+    assert_eq!(server.calls().len(), 2);
+    reply(&mut shim, &question, &accept("no"));
+    is_unconfirmed(&shim.answer_to(&id), "the user did not allow");
+    // A change that is taken back is what the user said yes to.
+    std::fs::write(&server.list, text).unwrap();
+    home.run_ok(&["restart", "n"]);
+    assert_eq!(structured(&shim.call("n", "delete_page", "{}"))["name"], "delete_page");
+}
+
 #[test]
 fn an_answer_other_than_yes_is_no() {
     let (home, server) = home_that_asks(&json!(["delete_*"]));

@@ -2,13 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use proto_tests::shim::{kind_of, text_of};
 use proto_tests::streamable::ModernHost;
 use proto_tests::terminal::Screen;
 use proto_tests::wait::until_true;
-use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, Terminal};
+use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, Terminal, bins};
 use serde_json::{Value, json};
 
 /// How many lines of its log tell of changed tools.
@@ -301,6 +302,48 @@ fn held_tools_are_refused_on_every_face_until_they_are_accepted() {
         assert!(shim.call("k", name, r#"{"path":"x"}"#).contains("it ran"), "{name}");
     }
     assert!(own.request("tools/list", "{}").contains(new_name));
+}
+
+/// With a process for each call, one process may list what another does not: each call is judged by its own.
+#[test]
+fn a_call_is_judged_by_the_process_that_it_is_sent_to() {
+    let rig = Rig::new("hold", &[tool("a", "one")]);
+    drop(rig.start());
+    let changed = rig.home.path().join("changed.json");
+    fs::write(&changed, json!({"version": "1.0", "tools": [tool("a", "other")]}).to_string()).unwrap();
+    // Every second process lists what nobody accepted, and says so when it is called.
+    let (turn, called) = (rig.home.path().join("turn"), rig.home.path().join("called"));
+    let text = format!(
+        "#!/bin/sh\nif mkdir {turn} 2>/dev/null; then file={good}; else rmdir {turn}; file={bad}; fi\n\
+         exec {evil} tools-of $file {called}\n",
+        turn = turn.display(),
+        good = rig.file.display(),
+        bad = changed.display(),
+        evil = bins().evil_child.display(),
+        called = called.display(),
+    );
+    let script = rig.home.write("server", &text);
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let entry = rig.home.entry(&script, &[], &[]);
+    rig.home.definition("k", &json!({"mcpServers": {"k": entry}}).to_string());
+    rig.home.config(&json!({"trust": {"drift": "hold"}, "suites": {"k": {"pool": {"scope": "call"}}}}));
+    let _daemon = rig.home.daemon();
+    let mut own = rig.home.shim_of("k");
+    own.initialize();
+    let mut shim = rig.home.shim();
+    let mut ran = 0;
+    for _ in 0..6 {
+        let said = own.request("tools/call", r#"{"name":"a","arguments":{"path":"x"}}"#);
+        let suite = shim.call("k", "a", r#"{"path":"x"}"#);
+        for said in [said, suite] {
+            let is_held = kind_of(&said).as_deref() == Some("tool_held");
+            assert!(is_held != said.contains("it ran"), "{said}");
+            ran += usize::from(!is_held);
+        }
+    }
+    let calls = fs::read_to_string(&called).unwrap();
+    assert!(ran > 0 && calls.lines().all(|file| file.ends_with("tools.json")), "{calls}");
+    assert_eq!(calls.lines().count(), ran);
 }
 
 #[test]

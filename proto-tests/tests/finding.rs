@@ -1,8 +1,10 @@
 //! How a model finds the right subtool: long lists, queries, refusals that help, and calls that are nearly right.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
+use proto_tests::TEST_TIMEOUT;
 use proto_tests::home::Home;
 use proto_tests::shim::Shim;
+use proto_tests::wait::until_true;
 use serde_json::{Value, json};
 
 /// The text and whether it is an error, of one use of a suite.
@@ -104,7 +106,7 @@ fn a_query_finds_mistyped_words_and_hidden_tools_stay_hidden() {
 }
 
 #[test]
-fn one_tool_searches_all_suites_and_calls_any() {
+fn one_tool_searches_all_suites_and_calls_none() {
     let home = Home::new();
     home.child("one", &["echo"]);
     home.child("two", &["echo"]);
@@ -115,11 +117,9 @@ fn one_tool_searches_all_suites_and_calls_any() {
     assert_eq!(listed["result"]["tools"][0]["name"], "find", "{listed}");
     let (before, _) = used(&mut shim, "find", &json!({"query": "tell the progress"}));
     assert!(before.contains("never ran: one_suite, two_suite"), "{before}");
-    for suite in ["one", "two_suite"] {
-        let call =
-            json!({"name": "find", "arguments": {"suite": suite, "subtool": "echo", "args": {"z": 1}}});
-        let called = shim.request("tools/call", &call.to_string());
-        assert!(called.contains(r#""args":{"z":1}"#), "{called}");
+    assert_eq!(listed["result"]["tools"][0]["annotations"]["readOnlyHint"], true);
+    for suite in ["one_suite", "two_suite"] {
+        used(&mut shim, suite, &json!({"action": "introspect"}));
     }
     let (found, _) = used(&mut shim, "find", &json!({"query": "tell the progress"}));
     assert!(found.starts_with("1. one_suite: progress(steps: any) - Tells its progress"), "{found}");
@@ -128,9 +128,49 @@ fn one_tool_searches_all_suites_and_calls_any() {
     assert!(named.starts_with("1. two_suite: echo"), "{named}");
     let (one, _) = used(&mut shim, "find", &json!({"suite": "two"}));
     assert!(one.contains(r#"{"tools":[{"name":"echo""#), "{one}");
+    let (one, _) = used(&mut shim, "find", &json!({"suite": "two_suite", "subtool": "echo"}));
+    assert!(one.contains("inputSchema"), "{one}");
     for wrong in [json!({}), json!({"query": " "}), json!({"suite": "three", "subtool": "x"})] {
         assert!(used(&mut shim, "find", &wrong).1, "{wrong}");
     }
+}
+
+/// A user who allows `find` allows no call.
+#[test]
+fn find_calls_nothing_of_a_split_server() {
+    let home = Home::new();
+    let list = home.path().join("fs.tools");
+    let tool = |name: &str, reads: bool| {
+        json!({"name": name, "description": format!("{name} a page"), "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": reads}})
+    };
+    let tools = json!({"tools": [tool("get", true), tool("remove", false)]});
+    std::fs::write(&list, tools.to_string()).unwrap();
+    home.child("fs", &["annotated", list.to_str().unwrap()]);
+    home.config(&json!({"aggregate": {"find": true}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    used(&mut shim, "fs_suite", &json!({"action": "introspect"}));
+    until_true("two tools", TEST_TIMEOUT, || shim.tools().len() == 3);
+    let (found, _) = used(&mut shim, "find", &json!({"query": "remove a page"}));
+    assert!(found.starts_with("1. fs_suite_write: remove()"), "{found}");
+    for subtool in ["get", "remove"] {
+        for suite in ["fs", "fs_suite", "fs_suite_write"] {
+            for wrong in [
+                json!({"suite": suite, "subtool": subtool, "args": {}}),
+                json!({"suite": suite, "subtool": subtool, "args": {"id": 1}}),
+                json!({"suite": suite, "subtool": subtool, "action": "call"}),
+                json!({"suite": suite, "subtool": subtool, "action": ["call"]}),
+            ] {
+                let (said, is_error) = used(&mut shim, "find", &wrong);
+                assert!(is_error && said.contains("calls nothing"), "{wrong}: {said}");
+            }
+        }
+    }
+    // A member twice is read in one way only.
+    let twice = r#"{"name":"find","arguments":{"suite":"fs_suite_write","action":"introspect","action":"call","subtool":"remove"}}"#;
+    shim.request("tools/call", twice);
+    assert!(!list.with_extension("calls").exists());
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn what_six_hosts_forbid_stays_forbidden() {
             "`autoApprove` of Cline is left out",
             "`default_tools_approval_mode` of Codex is left out",
             "`permissions.allow` of Claude Code is left out",
-            "`permission` of OpenCode is left out",
+            "you are asked before each call of `env`, as `permission` of OpenCode says",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -113,6 +113,7 @@ fn what_six_hosts_forbid_stays_forbidden() {
         json!({"allow": ["close-stdout", "crash", "eat", "echo", "env", "fork", "hang", "raw", "where"],
                "deny": ["close-*", "crash", "die", "eat", "fork", "hang", "raise", "raw"]})
     );
+    assert_eq!(suite(&home, "fs")["confirm"], json!(["env"]));
     let written = fs::read_to_string(config_file(&home)).unwrap();
     assert!(written.contains("// mine") && written.contains("// too"), "{written}");
     assert_eq!(tools(&mut shim, "fs"), ["echo", "env", "where"]);
@@ -153,6 +154,36 @@ fn the_limits_of_a_host_that_comes_later_are_added() {
     let now = suite(&home, "fs");
     assert_eq!(now["expose"], json!({"allow": ["eat", "echo", "where"], "deny": ["crash", "eat"]}));
     assert_eq!(now["description"], "mine");
+}
+
+#[test]
+fn what_hosts_ask_about_is_asked_by_switchboard() {
+    let home = Home::new();
+    let entry = home.entry(&bins().evil_child, &["echo"], &[]);
+    home.write(".claude.json", &json!({"mcpServers": {"fs": entry}}).to_string());
+    home.write(".claude/settings.json", r#"{"permissions": {"ask": ["mcp__fs__env", "mcp__fs__e*"]}}"#);
+    for (before, after, note) in [
+        (json!({}), json!(["e*", "env"]), "you are asked before each call of `e*` and `env`, as `permissions.ask`"),
+        (json!({"confirm": ["crash"]}), json!(["crash", "e*", "env"]), "you are asked before each call"),
+        (json!({"confirm": ["e*", "env", "x"]}), json!(["e*", "env", "x"]), "you are asked before each call"),
+        (json!({"confirm": "destructive"}), json!("destructive"), "left out: you are asked before each call"),
+    ] {
+        home.config(&json!({"suites": {"fs": before}}));
+        let told = said(&home, &["import"], 0);
+        assert!(told.contains(note), "{told}");
+        assert_eq!(suite(&home, "fs")["confirm"], after);
+    }
+    // More than "destructive" asks about.
+    home.write(".claude/settings.json", r#"{"permissions": {"ask": ["mcp__fs"]}}"#);
+    said(&home, &["import"], 0);
+    assert_eq!(suite(&home, "fs")["confirm"], json!(["*"]));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let id = shim.start_call("fs", "echo", "{}");
+    let question = shim.notification("elicitation/create");
+    let yes = json!({"action": "accept", "content": {"decision": "once"}});
+    shim.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": yes}).to_string());
+    assert!(shim.answer_to(&id.to_string()).contains("\"ok\":true"));
 }
 
 #[test]

@@ -278,6 +278,83 @@ fn what_is_held_or_asked_is_recorded() {
 }
 
 #[test]
+fn what_switchboard_refuses_holds_or_asks_has_its_own_outcome() {
+    let home = Home::new();
+    let file = home.path().join("tools.json");
+    let says = |name: &str, words: &str, reads: bool| {
+        json!({"name": name, "description": words, "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": reads}})
+    };
+    let lists = |words: &str| {
+        let tools = [says("get", "Reads", true), says("put", "Writes", false), says("rm", words, false)];
+        let draft = file.with_extension("new");
+        fs::write(&draft, json!({"version": "1", "tools": tools}).to_string()).unwrap();
+        fs::rename(draft, &file).unwrap();
+    };
+    lists("Removes");
+    home.child("k", &["tools-of", file.to_str().unwrap()]);
+    home.child("w", &["echo"]);
+    home.config(&json!({
+        "trust": {"drift": "hold"},
+        "suites": {"k": {"split": true, "confirm": ["put"]}, "w": {"pool": {"scope": "workspace"}}},
+    }));
+    let daemon = home.daemon();
+    let mut mute = host(&home, "mute");
+    let call = |tool: &str| json!({"name": "k_suite_write", "arguments": {"action": "call", "subtool": tool, "args": {}}});
+    let wrong = json!({"name": "k_suite", "arguments": {"action": "call", "subtool": "rm", "args": {}}});
+    assert!(mute.request("tools/call", &call("rm").to_string()).contains("it ran"));
+    mute.request("tools/call", &wrong.to_string());
+    mute.request("tools/call", &call("put").to_string());
+    // A host that can ask: its user says no, then yes.
+    let mut asking = home.shim();
+    for decision in ["no", "once"] {
+        let id = asking.start_request("tools/call", &call("put").to_string());
+        let question = asking.notification("elicitation/create");
+        let said = json!({"action": "accept", "content": {"decision": decision}});
+        asking.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": said}).to_string());
+        asking.answer_to(&id.to_string());
+    }
+    // A modern host gets the question as its result.
+    let modern = ModernHost::new(daemon.endpoint(), "/mcp");
+    let asked = modern.ask("tools/call", &call("put"));
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let mut no = call("put");
+    no["requestState"] = asked["result"]["requestState"].clone();
+    no["inputResponses"] = json!({"confirm": {"action": "decline"}});
+    modern.ask("tools/call", &no);
+    home.run_ok(&["restart", "k"]);
+    lists("Removes everything");
+    mute.request("tools/call", &call("rm").to_string());
+    let nowhere = ShimOptions { workspace: Some(home.path()), ..ShimOptions::default() };
+    let mut homeless = Shim::start(&home, nowhere);
+    homeless.initialize();
+    homeless.call("w", "echo", "{}");
+    let all = until("all calls", TEST_TIMEOUT, || Some(calls(&home, &[])).filter(|all| all.len() == 9));
+    let told: Vec<String> = brief(&all)
+        .into_iter()
+        .zip(&all)
+        .map(|(brief, call)| {
+            let asked = if call["asked"] == true { " asked" } else { "" };
+            format!("{brief} {}{asked}", call["kind"].as_str().unwrap_or("-"))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "k_suite rm ok -",
+            "k_suite rm refused wrong_tool",
+            "k_suite put refused not_confirmed",
+            "k_suite put declined not_confirmed asked",
+            "k_suite put ok - asked",
+            "k_suite put asked - asked",
+            "k_suite put declined not_confirmed",
+            "k_suite rm held tool_held",
+            "w_suite echo refused no_workspace",
+        ]
+    );
+}
+
+#[test]
 fn calls_that_a_stopping_daemon_refuses_or_fails_are_recorded() {
     let home = Home::new();
     home.child("kid", &["echo"]);
@@ -630,13 +707,20 @@ fn a_long_record_is_complete_in_order_and_bounded() {
     let files: Vec<_> =
         fs::read_dir(folder(&home)).unwrap().flatten().map(|file| file.metadata().unwrap().len()).collect();
     assert!(files.len() <= 6 && files.iter().all(|bytes| *bytes <= 10 << 20), "{files:?}");
-    // About 250,000 calls fit; the oldest go first.
-    assert!(all.len() == count + 1 || (all.len() > 200_000 && count > 200_000), "{} of {count}", all.len());
-    let made_up: Vec<usize> =
+    let mut made_up: Vec<usize> =
         all.iter().filter_map(|call| call["tool"].as_str()?.strip_prefix("made_up_")?.parse().ok()).collect();
-    assert!(made_up.len() >= all.len() / 10 - 1, "{}", made_up.len());
     // Calls that overlap may end in another order.
     assert!(made_up.windows(2).all(|pair| pair[0] < pair[1] + AT_ONCE), "not in order");
+    made_up.sort_unstable();
+    // About 250,000 calls fit; the oldest go first.
+    if count <= 200_000 {
+        assert_eq!(all.len(), count + 1);
+        let wanted: Vec<usize> = (0..count).filter(|number| number % 10 == 1).collect();
+        assert_eq!(made_up, wanted, "each call is there once");
+    } else {
+        assert!(all.len() > 200_000, "{} of {count}", all.len());
+        assert!(made_up[AT_ONCE..].windows(2).all(|pair| pair[0] + 10 == pair[1]), "each of the last calls is there once");
+    }
     assert!(!on_disk(&home).contains(CANARY));
     let after = memory();
     assert!(after < before + 8 * 1024, "{before} KiB, then {after} KiB");

@@ -1,6 +1,7 @@
 //! What Switchboard saves, recomputed here from the traffic.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
+use std::fs;
 use std::sync::OnceLock;
 
 use proto_tests::http::Request;
@@ -71,6 +72,31 @@ fn introspect(shim: &mut Shim, suite: &str, more: &str) -> String {
 fn mock(home: &Home) {
     let entry = home.entry(&bins().mock_child, &[], &[]);
     home.definition("mock", &json!({"mcpServers": {"mock": entry}}).to_string());
+}
+
+/// Both tools of a split server count, and so does `find`.
+#[test]
+fn everything_that_a_host_is_shown_counts() {
+    let home = Home::new();
+    let list = home.path().join("fs.tools");
+    let tool = |name: &str, reads: bool| json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": reads}});
+    fs::write(&list, json!({"tools": [tool("get", true), tool("rm", false)]}).to_string()).unwrap();
+    home.child("fs", &["annotated", list.to_str().unwrap()]);
+    home.config(&json!({"aggregate": {"find": true}}));
+    let _daemon = home.daemon();
+    introspect(&mut home.shim(), "fs_suite", "");
+    let all = once_known(&home, "fs");
+    let mut shim = home.raw_shim();
+    let opened = shim.initialize();
+    let tools = shim.tools();
+    assert_eq!(tools.keys().collect::<Vec<_>>(), ["find", "fs_suite", "fs_suite_write"]);
+    assert_eq!(
+        number(&of(&all, "fs")["shown"]),
+        tokens_of(&tools["fs_suite"]) + tokens_of(&tools["fs_suite_write"]),
+        "{all}"
+    );
+    let instructions = tokens(opened["result"]["instructions"].as_str().unwrap());
+    assert!(number(&all["perSession"]["instructions"]) >= instructions + tokens_of(&tools["find"]), "{all}");
 }
 
 #[test]

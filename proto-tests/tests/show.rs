@@ -264,13 +264,9 @@ fn names_that_clash_get_the_name_of_their_server() {
     listed.retain(|name| name != "w_suite");
     assert_eq!(listed, wanted);
     assert!(inside.tools()["w_suite"]["description"].as_str().unwrap().starts_with("Held by Switchboard"));
-    // `find` searches and calls them as before.
+    // `find` names the tool that can be called.
     let found = text_of(&own_call(&mut shim, "find", &json!({"query": "only b"})));
-    assert!(found.contains("b_suite: only_b"), "{found}");
-    ran(
-        &own_call(&mut shim, "find", &json!({"suite": "b_suite", "subtool": "search", "args": {}})),
-        "search",
-    );
+    assert!(found.contains("tool only_b: only_b"), "{found}");
 }
 
 #[test]

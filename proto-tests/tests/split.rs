@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use proto_tests::shim::{kind_of, structured, text_of};
 use proto_tests::streamable::with_meta;
 use proto_tests::wait::until_true;
-use proto_tests::{Home, Shim, TEST_TIMEOUT};
+use proto_tests::{Home, Shim, TEST_TIMEOUT, Terminal};
 use serde_json::{Value, json};
 
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -239,17 +239,70 @@ fn a_session_is_judged_by_the_list_it_was_shown() {
     ran(&post("fs_suite_write"), "rm");
     // The change of the split was announced once.
     assert!(deaf.take_notifications().iter().all(|line| !line.contains(CHANGED)));
-    // All tools write now: one tool, and the held one stays held to its part.
+    // All tools write now: what was shown as read-only does not become one that writes.
     server.lists(&[writes("get"), writes("rm"), tool("change", &json!({}))]);
     call(&mut second, "fs_suite_write", "change");
     second.notification(CHANGED);
     is_refused(&call(&mut second, "fs_suite", "get"), "call it with `fs_suite_write`");
     ran(&call(&mut second, "fs_suite_write", "get"), "get");
-    assert_eq!(second.tools().len(), 1);
-    ran(&call(&mut second, "fs_suite", "get"), "get");
+    assert_eq!(second.tools().len(), 2);
+    is_refused(&call(&mut second, "fs_suite", "get"), "call it with `fs_suite_write`");
     deaf.notification(CHANGED);
     deaf.request("ping", "{}");
     assert!(deaf.take_notifications().iter().all(|line| !line.contains(CHANGED)));
+}
+
+/// Of a changed definition no list is known. What its name was allowed for stays what it reaches.
+#[test]
+fn a_changed_definition_reaches_no_more_than_before() {
+    let home = Home::new();
+    let server = Server::new(&home, "fs", &[reads("get"), writes("rm")]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    run_once(&mut shim, "fs");
+    drop((shim, daemon));
+    server.lists(&[tool("get", &json!({})), tool("rm", &json!({}))]);
+    home.child("fs", &["annotated", server.list.to_str().unwrap(), "of another version"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    is_refused(&call(&mut shim, "fs_suite", "rm"), "call it with `fs_suite_write`");
+    assert_eq!(shim.tools().len(), 2);
+    ran(&call(&mut shim, "fs_suite_write", "rm"), "rm");
+    is_refused(&call(&mut home.shim(), "fs_suite", "rm"), "call it with `fs_suite_write`");
+}
+
+/// The next daemon judges a host by the list that an earlier one showed it.
+#[test]
+fn a_list_that_was_shown_holds_across_daemons() {
+    let home = Home::new();
+    Server::new(&home, "fs", &[reads("get"), writes("rm")]);
+    let reading = Server::new(&home, "r", &[reads("get"), reads("list")]);
+    let daemon = home.daemon();
+    let (mut deaf, mut second) = (home.shim(), home.shim());
+    assert_eq!(deaf.tools().len(), 2);
+    run_once(&mut second, "fs");
+    run_once(&mut second, "r");
+    assert_eq!(second.tools().len(), 3);
+    ran(&call(&mut deaf, "fs_suite", "rm"), "rm");
+    for _ in 0..2 {
+        home.run_ok(&["restart"]);
+        // It never saw that there are two tools.
+        ran(&call(&mut deaf, "fs_suite", "rm"), "rm");
+        is_refused(&call(&mut second, "fs_suite", "rm"), "call it with `fs_suite_write`");
+        ran(&call(&mut second, "fs_suite_write", "rm"), "rm");
+        is_refused(&call(&mut home.shim(), "fs_suite", "rm"), "call it with `fs_suite_write`");
+    }
+    // The other direction: what was shown as read-only, and one tool by the user's wish since then.
+    reading.lists(&[reads("get"), reads("list"), writes("rm")]);
+    home.config(&json!({"suites": {"r": {"split": false}, "fs": {"split": false}}}));
+    home.run_ok(&["restart"]);
+    assert_eq!(kind_of(&call(&mut second, "r_suite", "rm")).as_deref(), Some("wrong_tool"));
+    is_refused(&call(&mut second, "fs_suite", "rm"), "call it with `fs_suite_write`");
+    // Until it lists its tools again.
+    assert_eq!(second.tools().len(), 2);
+    ran(&call(&mut second, "r_suite", "rm"), "rm");
+    ran(&call(&mut second, "fs_suite", "rm"), "rm");
+    drop(daemon);
 }
 
 /// A tool that was shown as read-only stays that, also for a host that does not list the tools again.
@@ -303,6 +356,54 @@ fn a_tool_that_turns_read_only_stays_where_it_was() {
     assert_eq!(shim.tools().len(), 2);
     is_refused(&call(&mut shim, "a_suite", "rm"), "call it with `a_suite_write`");
     assert_eq!(shim.tools().len(), 2);
+}
+
+/// A host's user may have allowed the read-only tool for good: it stays read-only until the user accepts that the
+/// server says less.
+#[test]
+fn a_server_that_says_less_stays_split_until_the_user_accepts_it() {
+    let silent = |name: &str| tool(name, &json!({}));
+    for (before, after) in [
+        (vec![reads("get"), writes("rm")], vec![silent("get"), silent("rm")]),
+        (vec![reads("get"), writes("rm")], vec![writes("rm")]),
+        (vec![reads("get"), reads("rm")], vec![silent("get"), silent("rm")]),
+        (vec![reads("get"), reads("rm")], vec![silent("rm")]),
+    ] {
+        let home = Home::new();
+        let server = Server::new(&home, "fs", &before);
+        let daemon = home.daemon();
+        let mut shim = home.shim();
+        run_once(&mut shim, "fs");
+        assert_eq!(shim.tools()["fs_suite"]["annotations"]["readOnlyHint"], true);
+        server.lists(&after);
+        home.run_ok(&["restart", "fs"]);
+        // Whoever still has the old list, and whoever lists nothing.
+        is_refused(&call(&mut shim, "fs_suite", "rm"), "call it with `fs_suite_write`");
+        until_true("the new list", TEST_TIMEOUT, || daemon.suite("fs")["drift"].is_object());
+        let stays = |shim: &mut Shim| {
+            let tools = shim.tools();
+            assert_eq!(tools.keys().collect::<Vec<_>>(), ["fs_suite", "fs_suite_write"], "{after:?}");
+            assert_eq!(tools["fs_suite"]["annotations"]["readOnlyHint"], true);
+            is_refused(&call(shim, "fs_suite", "rm"), "call it with `fs_suite_write`");
+            ran(&call(shim, "fs_suite_write", "rm"), "rm");
+        };
+        is_refused(&call(&mut home.shim(), "fs_suite", "rm"), "call it with `fs_suite_write`");
+        stays(&mut home.shim());
+        assert_eq!(daemon.suite("fs")["drift"]["keepsSplit"], true);
+        let status = String::from_utf8(home.command(&["status"]).stdout).unwrap();
+        assert!(status.contains("stays two tools until then"), "{status}");
+        assert!(daemon.log().contains("what was shown as read-only does not write until then"));
+        // In the next daemon, too.
+        drop((shim, daemon));
+        let _daemon = home.daemon();
+        stays(&mut home.shim());
+        let screen = Terminal::start(&home, &home.workspace(), &["allow", "fs"], &[]).answer_all("y\n");
+        assert_eq!(screen.code, Some(0), "{}", screen.text);
+        let mut shim = home.shim();
+        until_true("one tool", TEST_TIMEOUT, || shim.tools().len() == 1);
+        assert_ne!(shim.tools()["fs_suite"]["annotations"]["readOnlyHint"], true);
+        ran(&call(&mut shim, "fs_suite", "rm"), "rm");
+    }
 }
 
 #[test]

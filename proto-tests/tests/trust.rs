@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use proto_tests::shim::{kind_of, structured, text_of};
+use proto_tests::project::CANNOT_ASK;
+use proto_tests::shim::{ShimOptions, kind_of, structured, text_of};
 use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, Project, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
@@ -328,6 +329,18 @@ fn a_program_behind_a_changed_link_is_held() {
         assert!(told.contains("is held: its program is now"), "{told}");
     }
     stays_held(&daemon, &project, &mut shim);
+    // What it said before is not shown any more.
+    for arguments in [r#"{"action":"introspect"}"#, r#"{"action":"introspect","subtool":"where"}"#] {
+        let told = shim.request("tools/call", &format!(r#"{{"name":"k_suite","arguments":{arguments}}}"#));
+        assert!(told.contains("is held: its program is now") && !told.contains("inputSchema"), "{told}");
+    }
+    let workspace = Some(project.path().to_owned());
+    let args = vec!["--child".to_owned(), "k".to_owned()];
+    let mut own = Shim::start(&home, ShimOptions { workspace, args, ..ShimOptions::default() });
+    let begun = own.request("initialize", CANNOT_ASK);
+    assert!(begun.contains(r#""serverInfo":{"name":"k","version":""}"#), "{begun}");
+    let told = own.request("tools/list", "{}");
+    assert!(told.contains("is held: its program is now") && !told.contains("inputSchema"), "{told}");
     assert!(!trace.exists());
 }
 

@@ -297,6 +297,10 @@ fn import_takes_servers_of_the_open_project() {
         "git": {"command": "uvx", "args": ["mcp-server-git"]},
         "git-of-one": {"command": "uvx", "args": ["mcp-server-git", "--repository", "/srv/one"]},
         "files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."]},
+        "roots": {"command": "mcp-server-filesystem"},
+        "hub": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-github"]},
+        "lab": {"command": "uvx", "args": ["mcp-server-gitlab"]},
+        "module": {"command": "python3", "args": ["-m", "mcp_server_git"]},
         "script": {"command": "node", "args": ["${workspaceFolder}/server.js"]},
         "program": {"command": "${workspaceFolder}/serve"},
         "package": {"command": "npx", "args": ["-y", "."]},
@@ -305,7 +309,7 @@ fn import_takes_servers_of_the_open_project() {
     let _daemon = home.daemon();
     let output = home.command(&["import"]);
     let told = String::from_utf8(output.stdout).unwrap();
-    for name in ["k", "there", "git", "files"] {
+    for name in ["k", "there", "git", "files", "roots"] {
         let part = format!("{name} (Cursor): taken as `{name}`\n  it works on the project that is open");
         assert!(told.contains(&part), "{name}: {told}");
     }
@@ -313,6 +317,7 @@ fn import_takes_servers_of_the_open_project() {
         ("script", "node ${workspaceFolder}/server.js"),
         ("program", "${workspaceFolder}/serve"),
         ("package", "npx ${workspaceFolder}"),
+        ("module", "python3"),
     ] {
         let part = format!("{name} (Cursor): left out: `{why}` would run code of whatever project is open");
         assert!(told.contains(&part), "{part}: {told}");
@@ -320,7 +325,7 @@ fn import_takes_servers_of_the_open_project() {
     let text = fs::read_to_string(home.config_folder().join("switchboard.config.json")).unwrap();
     let suites = serde_json::from_str::<Value>(&text).unwrap()["suites"].clone();
     let names: Vec<_> = suites.as_object().unwrap().keys().cloned().collect();
-    assert_eq!(names, ["files", "git", "k", "there"]);
+    assert_eq!(names, ["files", "git", "k", "roots", "there"]);
     assert!(
         suites.as_object().unwrap().values().all(|suite| suite["pool"]["scope"] == "workspace"),
         "{suites}"
@@ -332,8 +337,9 @@ fn import_takes_servers_of_the_open_project() {
     assert_eq!(definition("git")["command"]["cwd"], "${workspaceFolder}");
     assert_eq!(definition("files")["command"]["args"][2], "${workspaceFolder}");
     assert!(
-        definition("files")["command"].get("cwd").is_none()
-            && definition("git-of-one")["command"].get("cwd").is_none()
+        ["files", "git-of-one", "roots", "hub", "lab"]
+            .iter()
+            .all(|name| definition(name)["command"].get("cwd").is_none())
     );
     for project in [&one, &two] {
         let root = real(project.path());

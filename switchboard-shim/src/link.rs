@@ -73,18 +73,20 @@ pub(crate) struct SessionSpec {
     pub(crate) child: Option<String>,
 }
 
-/// One attempt to open a session. `handshake`: the host's handshake messages to replay.
+/// One attempt to open a session. `handshake`: the host's handshake messages to replay. `shown`: what an earlier daemon
+/// said of the last list of tools.
 pub(crate) async fn open(
     target: Arc<DaemonTarget>,
     may_start: bool,
     about: SessionSpec,
     handshake: Vec<Box<RawValue>>,
+    shown: Option<Box<str>>,
 ) -> Result<OpenedSession, OpenError> {
     let request = DaemonRequest {
         path: hop::OPEN_SESSION,
         session: None,
         seq: None,
-        body: open_session_body(about, &handshake),
+        body: open_session_body(about, &handshake, shown),
         limit: 64 * 1024,
     };
     timeout(FIRST_ANSWER_TIMEOUT, attempt(&target, may_start, &request))
@@ -158,11 +160,11 @@ fn accepted(answer: &DaemonAnswer) -> Result<SessionOpened, OpenError> {
     }
 }
 
-fn open_session_body(about: SessionSpec, handshake: &[Box<RawValue>]) -> Bytes {
+fn open_session_body(about: SessionSpec, handshake: &[Box<RawValue>], shown: Option<Box<str>>) -> Bytes {
     let handshake: Vec<&RawValue> = handshake.iter().map(AsRef::as_ref).collect();
     let SessionSpec { workspace, child } = about;
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let open = OpenSession { workspace, child, version, hop: hop::HOP, handshake };
+    let open = OpenSession { workspace, child, version, hop: hop::HOP, handshake, shown: shown.map(Into::into) };
     open.json().into()
 }
 
@@ -175,11 +177,11 @@ mod tests {
         let body = r#"{"jsonrpc":"2.0", "id":1.0,"method":"initialize"}"#;
         let handshake = [RawValue::from_string(body.to_owned()).unwrap()];
         let hello =
-            open_session_body(SessionSpec { workspace: Some("/w".to_owned()), child: None }, &handshake);
+            open_session_body(SessionSpec { workspace: Some("/w".to_owned()), child: None }, &handshake, None);
         let text = std::str::from_utf8(&hello).unwrap();
         assert!(text.contains(body), "{text}");
         assert!(
-            !String::from_utf8(super::open_session_body(SessionSpec::default(), &[]).to_vec())
+            !String::from_utf8(super::open_session_body(SessionSpec::default(), &[], None).to_vec())
                 .unwrap()
                 .contains("handshake")
         );
@@ -191,6 +193,7 @@ mod tests {
             status,
             mailbox: 0,
             draining: None,
+            shown: None,
             body: AnswerBody::Whole(Bytes::from_static(body.as_bytes())),
         };
         assert!(

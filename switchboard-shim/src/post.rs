@@ -48,6 +48,8 @@ pub(crate) struct DaemonAnswer {
     /// The mailbox message up to which the relay must write to the host before this answer.
     pub(crate) mailbox: u64,
     pub(crate) draining: Option<Draining>,
+    /// The token of a list of tools, for the next daemon.
+    pub(crate) shown: Option<Box<str>>,
     pub(crate) body: AnswerBody,
 }
 
@@ -278,6 +280,7 @@ struct Head {
     keep_alive: bool,
     mailbox: u64,
     draining: Option<Draining>,
+    shown: Option<Box<str>>,
 }
 
 impl Head {
@@ -297,7 +300,7 @@ impl Head {
             Err(error) => return Err(garbled(format!("the answer is not HTTP: {error}"))),
         };
         let status = response.code.unwrap_or_default();
-        let (mut length, mut keep, mut mailbox, mut draining) = (None, true, 0, None);
+        let (mut length, mut keep, mut mailbox, mut draining, mut shown) = (None, true, 0, None, None);
         for header in &*response.headers {
             let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -314,6 +317,8 @@ impl Head {
                 mailbox = value.parse().unwrap_or_default();
             } else if is(hop::DRAINING_HEADER) {
                 draining = Some(Draining::parse(value));
+            } else if is(hop::SHOWN_HEADER) {
+                shown = Some(value.into());
             }
         }
         let bodiless = status < 200 || matches!(status, 202 | 204 | 304);
@@ -322,11 +327,12 @@ impl Head {
             None if bodiless => 0,
             None => return Err(garbled("the answer does not say how long it is".to_owned())),
         };
-        Ok(Some(Self { bytes, status, length, keep_alive: keep, mailbox, draining }))
+        Ok(Some(Self { bytes, status, length, keep_alive: keep, mailbox, draining, shown }))
     }
 
     fn answer(&self, body: AnswerBody) -> DaemonAnswer {
-        DaemonAnswer { status: self.status, mailbox: self.mailbox, draining: self.draining, body }
+        let Self { status, mailbox, draining, .. } = *self;
+        DaemonAnswer { status, mailbox, draining, shown: self.shown.clone(), body }
     }
 }
 

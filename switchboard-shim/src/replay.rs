@@ -13,6 +13,8 @@ pub(crate) struct Replay {
     level: Option<Box<RawValue>>,
     /// Live subscriptions by the raw text of their `uri`.
     subscriptions: Vec<(Box<str>, Box<RawValue>)>,
+    /// What the daemon said of the last list of tools that the host got.
+    pub(crate) shown: Option<Box<str>>,
 }
 
 impl Replay {

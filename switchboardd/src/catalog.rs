@@ -268,13 +268,19 @@ impl Catalog {
 
     /// What a tool stands for. A caller that was shown a list is judged by it, also if the list is another one now.
     pub fn tool(&self, name: &str, shown: Option<&ShownTools>) -> Option<CalledTool<'_>> {
-        let target = |target: &ShownTarget| {
-            let suite = self.child(&target.child)?;
-            Some(CalledTool { suite, part: target.part, own: target.own.clone() })
-        };
-        if let Some(tool) = shown.and_then(|shown| shown.get(name)).and_then(target) {
+        let listed = shown.and_then(|shown| shown.get(name));
+        if let Some(tool) = listed.and_then(|target| self.called(target)) {
             return Some(tool);
         }
+        let mut called = self.listed_tool(name)?;
+        let earlier =
+            shown.and_then(|shown| shown.earlier_part(name, called.suite.child_name(), called.own.as_deref()));
+        called.part = earlier.unwrap_or(called.part);
+        Some(called)
+    }
+
+    /// What a tool of the list stands for as it is now.
+    fn listed_tool(&self, name: &str) -> Option<CalledTool<'_>> {
         let suite = |at: &usize, part| CalledTool { suite: &self.suites[*at], part, own: None };
         if let Some(at) = self.by_name.get(name) {
             return Some(suite(at, self.listed_tools.part(*at)));
@@ -282,7 +288,12 @@ impl Catalog {
         if let Some(at) = self.by_writing_name.get(name) {
             return Some(suite(at, SuitePart::Writing));
         }
-        self.shown_tools().get(name).and_then(target)
+        self.shown_tools().get(name).and_then(|target| self.called(target))
+    }
+
+    fn called(&self, target: &ShownTarget) -> Option<CalledTool<'_>> {
+        let suite = self.child(&target.child)?;
+        Some(CalledTool { suite, part: target.part, own: target.own.clone() })
     }
 
     pub fn suite(&self, name: &str) -> Option<&Suite> {

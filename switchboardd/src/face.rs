@@ -84,7 +84,7 @@ async fn answer(
             rpc::result(request.id.get(), &result)
         }
         Err(failure) => {
-            tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
+            tracing::debug!(target: "face", method = request.method, kind = failure.kind().as_str(), "{failure}");
             failure.answer(ProtocolEra::Legacy, request.method, request.id.get())
         }
     }

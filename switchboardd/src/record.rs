@@ -288,7 +288,8 @@ impl EndedCall {
     ) -> CallRecord<'a> {
         let operation = &self.operation;
         let details = operation.details.as_deref();
-        let (result, kind) = CallResult::of(operation.reply, operation.error);
+        let was_asked = operation.is_retry || details.is_some_and(|details| details.asked);
+        let (result, kind) = CallResult::of(operation.reply, operation.error, was_asked);
         let began = clock.0 - (clock.1.saturating_duration_since(operation.at) + operation.took);
         let what = match operation.method {
             methods::TOOLS_CALL if operation.introspects => "introspect",

@@ -19,6 +19,7 @@ pub mod find_tool;
 mod found;
 pub mod introspect;
 mod introspect_call;
+mod judged_call;
 mod known_tools;
 mod lenient;
 pub mod login;
@@ -58,6 +59,7 @@ use crate::pool::{Lease, Pool, PoolError, PoolStatus};
 use crate::suite::failure::Failure;
 
 pub use confirm::Confirmation;
+pub use judged_call::JudgedCall;
 pub use context::{CallContext, CallTarget};
 use login::LoginOutcome;
 pub use own_tools::{ListedSuite, ShownForm};

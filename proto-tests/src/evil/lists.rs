@@ -13,8 +13,8 @@ use super::{Behaviour, Peer, number};
 pub(crate) const TABLE: &[Behaviour] = &[
     Behaviour::new(
         "tools-of",
-        "FILE: has the version and the tools that this JSON says, and tells when it changes",
-        |peer, args| tools_of(&peer, args[0]),
+        "FILE [CALLED]: has the version and the tools that this JSON says, and tells when it changes; writes FILE to CALLED with each call",
+        |peer, args| tools_of(&peer, args[0], args.get(1).copied()),
     ),
     Behaviour::new("paged-list", "N: lists `echo` on the last of so many pages", |peer, args| {
         let pages = number(args, 0, 3);
@@ -197,7 +197,7 @@ fn annotated(peer: &Peer, file: &std::path::Path) {
 }
 
 /// Reads the file at each request. Every tool echoes.
-fn tools_of(peer: &Peer, file: &str) {
+fn tools_of(peer: &Peer, file: &str, called: Option<&str>) {
     let read = |file: &str| -> Value {
         serde_json::from_str(&std::fs::read_to_string(file).unwrap_or_default()).unwrap_or_default()
     };
@@ -221,6 +221,10 @@ fn tools_of(peer: &Peer, file: &str) {
         } else if message.is("tools/list") {
             peer.result(message.id(), &json!({"tools": read(file)["tools"]}).to_string());
         } else if message.is("tools/call") {
+            if let Some(called) = called {
+                let mut out = std::fs::OpenOptions::new().create(true).append(true).open(called).unwrap();
+                out.write_all(format!("{file}\n").as_bytes()).unwrap();
+            }
             peer.result(message.id(), r#"{"content":[{"type":"text","text":"it ran"}]}"#);
         } else {
             return Handling::Usual;

@@ -127,6 +127,9 @@ impl Relay {
             }
             return;
         };
+        if answer.shown.is_some() {
+            self.replay.shown = answer.shown;
+        }
         let body = match (answer.status, answer.body) {
             (_, AnswerBody::TooLong { bytes }) => failure_answer(&Fault::AnswerTooLong { bytes }, &message),
             (200, AnswerBody::Whole(body)) => {

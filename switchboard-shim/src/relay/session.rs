@@ -198,6 +198,7 @@ impl Relay {
             self.may_start && self.is_wanted && !self.link.stopped,
             self.spec.clone(),
             self.replay.messages(),
+            self.replay.shown.clone(),
         );
         self.link.tries_to_start = self.is_wanted;
         self.link.state = LinkState::Opening(tokio::spawn(open));

@@ -337,7 +337,8 @@ pub(super) fn note(suite: &Value) -> Cell {
     if let Some(changed) = suite["drift"]["summary"].as_str() {
         let held = if suite["drift"]["held"] == true { ", refused until then" } else { "" };
         let name = shell_word(suite["child"].as_str().unwrap_or("-"));
-        return toned(Tone::Warning, format!("{changed}; `switchboard allow {name}`{held}"));
+        let split = if suite["drift"]["keepsSplit"] == true { ", stays two tools until then" } else { "" };
+        return toned(Tone::Warning, format!("{changed}; `switchboard allow {name}`{held}{split}"));
     }
     match suite["lastError"].as_str() {
         Some(error) if suite["state"] == "ready" => {

@@ -44,6 +44,9 @@ pub struct Drift {
     pub added: HashSet<Box<str>>,
     /// The names of tools that say that they only read, and were accepted as such.
     pub read_only: HashSet<Box<str>>,
+    /// The names of tools that only read in the list that the user accepted last. What was shown to users as
+    /// read-only may not write before they accept that.
+    pub read_before: HashSet<Box<str>>,
     /// The server's version when its tools were accepted, and now, if it differs.
     pub versions: Option<(String, String)>,
     /// Why the record of its tools cannot be used; then no tool counts as accepted.
@@ -106,6 +109,8 @@ impl Drift {
                     "text": change.headline(),
                     "details": change.details,
                     "becomesDestructive": change.becomes_destructive,
+                    "losesReadOnly": change.loses_read_only,
+                    "losesHarmless": change.loses_harmless,
                     "gainsReadOnly": change.gains_read_only,
                 })
             })

@@ -163,7 +163,7 @@ fn process(
     if entry.project.is_none() && !command.contains_key("cwd") && workspace::works_where_it_runs(&cmd, &args)
     {
         reader.names_workspace = true;
-        if workspace::needs_directory(&args) {
+        if workspace::needs_directory(&cmd, &args) {
             command.insert("cwd".to_owned(), json!(WORKSPACE));
         }
     }

@@ -17,10 +17,12 @@ pub struct ToolLimits {
     pub allow: Option<BTreeSet<String>>,
     /// Never these.
     pub deny: BTreeSet<String>,
-    /// Those that the host asks its user about.
-    pub confirm: BTreeSet<String>,
     /// The settings that say so, for the user.
     pub sources: BTreeSet<String>,
+    /// Those that the host asks its user about, as `confirm` has them.
+    pub confirm: BTreeSet<String>,
+    /// The settings that say so, for the user.
+    pub confirm_sources: BTreeSet<String>,
     /// What is not carried over, for the user.
     pub left_out: Vec<String>,
 }
@@ -29,8 +31,12 @@ pub struct ToolLimits {
 const ALLOW_LISTS: [&str; 2] = ["includeTools", "enabled_tools"];
 /// Lists of tools that are not used.
 const DENY_LISTS: [&str; 3] = ["excludeTools", "disabled_tools", "disabledTools"];
+/// The approval mode in which the user is asked.
+const ASKS: &str = "prompt";
 /// Which tools run without a question.
-const APPROVALS: [&str; 4] = ["autoApprove", "alwaysAllow", "trust", "default_tools_approval_mode"];
+const APPROVALS: [&str; 3] = ["autoApprove", "alwaysAllow", "trust"];
+/// How a host treats tools that have no setting of their own.
+const DEFAULT_APPROVAL: &str = "default_tools_approval_mode";
 
 impl ToolLimits {
     /// The limits of one server. `Err` says which of them cannot be carried over, and why.
@@ -65,6 +71,7 @@ impl ToolLimits {
         self.deny.extend(other.deny.iter().cloned());
         self.confirm.extend(other.confirm.iter().cloned());
         self.sources.extend(other.sources.iter().cloned());
+        self.confirm_sources.extend(other.confirm_sources.iter().cloned());
         match self.is_closed() {
             true => Err("its limits together forbid all of its tools".to_owned()),
             false => Ok(()),
@@ -87,6 +94,14 @@ impl ToolLimits {
         }
     }
 
+    /// Says what a user is asked about.
+    pub fn confirm_sentence(&self) -> Option<String> {
+        let sources: Vec<_> = self.confirm_sources.iter().map(String::as_str).collect();
+        (!self.confirm.is_empty()).then(|| {
+            format!("you are asked before each call of {}, as {} says", shown(&self.confirm), sources.join(", "))
+        })
+    }
+
     fn read_entry(&mut self, host: &Host, entry: &Value) -> Result<(), String> {
         for key in ALLOW_LISTS {
             let Some(names) = names(entry, key)? else { continue };
@@ -100,6 +115,7 @@ impl ToolLimits {
             self.sources.insert(format!("`{key}` of {}", host.name));
         }
         self.read_tools(host, &entry["tools"])?;
+        self.read_default_approval(host, entry);
         for key in APPROVALS {
             let is_set = match &entry[key] {
                 Value::Null | Value::Bool(false) => false,
@@ -111,6 +127,20 @@ impl ToolLimits {
             }
         }
         Ok(())
+    }
+
+    /// "Ask about each tool" is carried over unless some tools are excepted: globs cannot say that.
+    fn read_default_approval(&mut self, host: &Host, entry: &Value) {
+        let Some(mode) = entry[DEFAULT_APPROVAL].as_str() else { return };
+        let source = format!("`{DEFAULT_APPROVAL}` of {}", host.name);
+        let is_excepted =
+            |tool: &Value| tool["approval_mode"].as_str().is_some_and(|mode| mode != ASKS);
+        let has_exceptions = entry["tools"].as_object().is_some_and(|tools| tools.values().any(is_excepted));
+        if mode == ASKS && !has_exceptions {
+            self.ask_for(ALL.to_owned(), source);
+        } else {
+            self.leave_out(source);
+        }
     }
 
     /// `tools`: a list of the only tools that are used, or settings of single tools.
@@ -134,7 +164,7 @@ impl ToolLimits {
                         self.sources.insert(source.clone());
                     }
                     match settings["approval_mode"].as_str() {
-                        Some("prompt") => self.ask_for(literal(name), &format!("{source} (`approval_mode`)")),
+                        Some(ASKS) => self.ask_for(literal(name), format!("{source} (`approval_mode`)")),
                         Some(_) => self.leave_out(format!("{source} (`approval_mode`)")),
                         None => {}
                     }
@@ -173,9 +203,9 @@ impl ToolLimits {
                 }
                 match rule.verdict {
                     Verdict::Deny => said.forbid(glob, source.clone()),
-                    Verdict::Ask => self.ask_for(glob, &source),
+                    Verdict::Ask => self.ask_for(glob, source.clone()),
                     // In a list of switches, "allow" is how a tool is before any rule.
-                    Verdict::Allow if rules.last_wins => {}
+                    Verdict::Allow if rules.last_wins => self.ask_no_more(&glob, &source),
                     Verdict::Allow => self.leave_out(source.clone()),
                 }
             }
@@ -215,9 +245,19 @@ impl ToolLimits {
         Ok(())
     }
 
-    fn ask_for(&mut self, glob: String, source: &str) {
+    fn ask_for(&mut self, glob: String, source: String) {
         self.confirm.insert(glob);
-        self.leave_out(source.to_owned());
+        self.confirm_sources.insert(source);
+    }
+
+    /// Takes back what earlier rules ask about. Where globs cannot say that, the question stays.
+    fn ask_no_more(&mut self, glob: &str, source: &str) {
+        self.confirm.retain(|asked| !covers(glob, asked));
+        if self.confirm.is_empty() {
+            self.confirm_sources.clear();
+        } else if self.confirm.iter().any(|asked| !are_apart(asked, glob)) {
+            self.leave_out(format!("{source} (`{glob}` without a question)"));
+        }
     }
 
     fn leave_out(&mut self, what: String) {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::globs::covers_all;
 use super::limits::ToolLimits;
 use super::tree::Tree;
 use super::{HostFileError, json};
@@ -23,21 +24,24 @@ impl SuiteSettings {
         *self == Self::default()
     }
 
-    /// The members to write: the path below the server, the key and the value.
-    fn members(&self) -> Vec<(&'static str, &'static str, Tree)> {
+    /// The members to write: the group below the server, if they are in one, the key and the value.
+    fn members(&self) -> Vec<(Option<&'static str>, &'static str, Tree)> {
         let list = |globs: &BTreeSet<String>| Tree::List(globs.iter().cloned().collect());
         let mut members = Vec::new();
         if let Some(allow) = &self.limits.allow {
-            members.push(("expose", "allow", list(allow)));
+            members.push((Some("expose"), "allow", list(allow)));
         }
         if !self.limits.deny.is_empty() {
-            members.push(("expose", "deny", list(&self.limits.deny)));
+            members.push((Some("expose"), "deny", list(&self.limits.deny)));
+        }
+        if !self.limits.confirm.is_empty() {
+            members.push((None, "confirm", list(&self.limits.confirm)));
         }
         if let Some(ms) = self.spawn_ms {
-            members.push(("timeouts", "childSpawnMs", Tree::Raw(ms.to_string())));
+            members.push((Some("timeouts"), "childSpawnMs", Tree::Raw(ms.to_string())));
         }
         if self.in_workspace {
-            members.push(("pool", "scope", Tree::Text("workspace".to_owned())));
+            members.push((Some("pool"), "scope", Tree::Text("workspace".to_owned())));
         }
         members
     }
@@ -48,17 +52,55 @@ pub fn with_settings(text: &str, server: &str, settings: &SuiteSettings) -> Resu
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut made = body.to_owned();
     for (group, key, value) in settings.members() {
-        made = json::edit::set(&made, &["suites", server, group], key, &value)?;
+        let path: Vec<&str> = ["suites", server].into_iter().chain(group).collect();
+        made = json::edit::set(&made, &path, key, &value)?;
     }
     Ok(format!("{}{made}", &text[..text.len() - body.len()]))
+}
+
+/// What `confirm` of a server says now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfirmBefore {
+    /// Globs on names, perhaps none.
+    Named(BTreeSet<String>),
+    /// `"destructive"`
+    Destructive,
+}
+
+impl ConfirmBefore {
+    /// The globs to write so that the user is asked about these as well; `None` if nothing changes. Fails if the setting
+    /// cannot say both.
+    pub fn with(&self, more: &BTreeSet<String>) -> Result<Option<BTreeSet<String>>, &'static str> {
+        match self {
+            Self::Named(before) if more.is_subset(before) => Ok(None),
+            Self::Named(before) => Ok(Some(before.union(more).cloned().collect())),
+            Self::Destructive if more.is_empty() => Ok(None),
+            // Asks about more than before.
+            Self::Destructive if more.iter().any(|glob| covers_all(glob)) => Ok(Some(more.clone())),
+            Self::Destructive => Err("`confirm` is \"destructive\", which cannot have names beside it"),
+        }
+    }
+}
+
+/// What `confirm` of a server says now.
+pub fn confirmed(text: &str, server: &str) -> Result<ConfirmBefore, HostFileError> {
+    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let members = json::members(body, &["suites", server])?;
+    let said = members.into_iter().find(|(key, _)| key == "confirm").map(|(_, value)| value);
+    Ok(match said {
+        Some(Value::String(_)) => ConfirmBefore::Destructive,
+        Some(said) => ConfirmBefore::Named(globs(&said)),
+        None => ConfirmBefore::Named(BTreeSet::new()),
+    })
+}
+
+fn globs(value: &Value) -> BTreeSet<String> {
+    value.as_array().into_iter().flatten().filter_map(|glob| Some(glob.as_str()?.to_owned())).collect()
 }
 
 /// What `expose` of a server says now.
 pub fn exposed(text: &str, server: &str) -> Result<ToolLimits, HostFileError> {
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let globs = |value: &Value| -> BTreeSet<String> {
-        value.as_array().into_iter().flatten().filter_map(|glob| Some(glob.as_str()?.to_owned())).collect()
-    };
     let mut limits = ToolLimits::default();
     for (key, value) in json::members(body, &["suites", server, "expose"])? {
         match key.as_str() {

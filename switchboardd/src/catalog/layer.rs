@@ -226,8 +226,11 @@ impl Layer {
             manifests.preload(startable.clone().filter_map(|entry| entry.definition.launch.as_ref().ok()));
         for JudgedDefinition { definition, .. } in startable {
             let manifest = definition.launch.as_ref().ok().and_then(|launch| manifests.cached(launch));
-            if let Some(manifest) = manifest {
-                manifests.baselines.load(definition, &manifest.tools, &manifest.server_info);
+            match manifest {
+                Some(manifest) => {
+                    manifests.baselines.load(definition, &manifest.tools, &manifest.server_info)
+                }
+                None => manifests.baselines.load_unlisted(definition),
             }
         }
         *self.manifests.lock().expect("BUG: a note panicked") = known;

@@ -5,6 +5,7 @@ use switchboard_wire::visible::clipped_lines;
 
 use super::ChildExit;
 use super::remote::RemoteError;
+use crate::observe::metrics::failure_kind::FailureKind;
 
 /// More than a clipped text of a child and our words about it take, hidden characters escaped.
 const MAX_REASON_BYTES: usize = 16 * 1024;
@@ -58,20 +59,20 @@ impl ChildError {
     }
 
     /// A stable identifier for programs.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> FailureKind {
         match self {
-            Self::Spawn { .. } => "child_spawn_failed",
-            Self::SpawnTimeout { .. } => "child_spawn_timeout",
-            Self::Unusable { .. } => "child_unusable",
+            Self::Spawn { .. } => FailureKind::ChildSpawnFailed,
+            Self::SpawnTimeout { .. } => FailureKind::ChildSpawnTimeout,
+            Self::Unusable { .. } => FailureKind::ChildUnusable,
             Self::ExitedAtStart { .. }
             | Self::Exited { .. }
             | Self::ClosedOutput { .. }
-            | Self::ClosedInput { .. } => "child_exited",
-            Self::Stopped | Self::Unsent => "child_stopped",
-            Self::Silent { .. } | Self::Endless { .. } => "rpc_timeout",
-            Self::Unresponsive { .. } => "child_unresponsive",
-            Self::Busy => "child_busy",
-            Self::TooLong { .. } => "answer_too_long",
+            | Self::ClosedInput { .. } => FailureKind::ChildExited,
+            Self::Stopped | Self::Unsent => FailureKind::ChildStopped,
+            Self::Silent { .. } | Self::Endless { .. } => FailureKind::RpcTimeout,
+            Self::Unresponsive { .. } => FailureKind::ChildUnresponsive,
+            Self::Busy => FailureKind::ChildBusy,
+            Self::TooLong { .. } => FailureKind::AnswerTooLong,
             Self::Remote(error) => error.kind(),
         }
     }

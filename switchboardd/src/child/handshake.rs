@@ -250,6 +250,19 @@ impl ServerInfo {
         })
     }
 
+    /// The same without any text of the server's own.
+    pub fn without_words(&self, name: &str) -> Self {
+        let server = serde_json::json!({ "name": name, "version": "" }).to_string();
+        let capabilities =
+            remove_members((&*self.capabilities).into(), |key| matches!(key, "experimental" | "extensions"));
+        Self {
+            revision: self.revision,
+            capabilities: RawValue::from_string(capabilities).expect("BUG: members were removed"),
+            server: RawValue::from_string(server).expect("BUG: valid JSON"),
+            instructions: None,
+        }
+    }
+
     pub fn era(&self) -> ProtocolEra {
         if methods::MODERN_REVISIONS.contains(&self.revision) {
             ProtocolEra::Modern

@@ -45,7 +45,7 @@ impl InFlight {
         let answer = self.on_outcome(reply);
         self.timed.ended = Some(match &answer {
             Ok(answer) => answer.error,
-            Err(error) => Some(error.kind()),
+            Err(error) => Some(error.kind().as_str()),
         });
         answer
     }

@@ -1,4 +1,5 @@
-//! Calls of the tool that searches all suites: a search, or a call that goes on to one suite.
+//! Calls of the tool that searches all suites: a search, or an introspection that goes on to one suite. It never calls a
+//! subtool, so that a user can allow it without allowing what a suite can do.
 
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::{Members, insert_members, remove_members};
@@ -11,7 +12,7 @@ use crate::suite::{SuiteReply, find_tool};
 /// What becomes of a call.
 pub(super) enum FindOutcome {
     Said(SuiteReply),
-    /// The `params` of the call for the suite.
+    /// The `params` of the introspection for the suite.
     ForSuite(String),
 }
 
@@ -21,7 +22,14 @@ pub(super) async fn run(catalog: &Catalog, request: HostRequest<'_>) -> FindOutc
     let Some(suite) = arguments.text("suite").filter(|suite| !suite.is_empty()) else {
         let query = arguments.text("query").filter(|query| !query.trim().is_empty());
         return FindOutcome::Said(match query {
-            Some(query) => find_tool::search(&catalog.suites, &query).await,
+            Some(query) => {
+                let shown = catalog.shown_tools();
+                let own_name = |child: &str, tool: &str| shown.name_of(child, tool).map(ToOwned::to_owned);
+                find_tool::search(&catalog.suites, &query, |suite, tool| {
+                    own_name(suite.child_name(), &tool.name)
+                })
+                .await
+            }
             None => find_tool::no_query(),
         });
     };
@@ -29,16 +37,14 @@ pub(super) async fn run(catalog: &Catalog, request: HostRequest<'_>) -> FindOutc
     else {
         return FindOutcome::Said(find_tool::no_suite(&suite));
     };
-    // The suite gets the same request under its own name.
-    let mut for_suite = remove_members(given, |key| key == "suite");
     let has = |key: &str| arguments.get(key).is_some_and(|value| !value.is_null());
-    if !has("action") {
-        let action = if has("subtool") { "call" } else { "introspect" };
-        for_suite = insert_members(
-            &remove_members(Raw::unchecked(&for_suite), |key| key == "action"),
-            &format!(r#""action":"{action}""#),
-        );
+    let is_introspection = !has("action") || arguments.text("action").as_deref() == Some("introspect");
+    if has("args") || !is_introspection {
+        return FindOutcome::Said(find_tool::calls_nothing(suite));
     }
+    // The suite gets the same request under its own name. Members that are there twice are not left to be read.
+    let kept = remove_members(given, |key| matches!(key, "suite" | "action" | "args"));
+    let for_suite = insert_members(&kept, r#""action":"introspect""#);
     let rest = remove_members(params, |key| key == "name" || key == "arguments");
     let named = format!(r#""name":{},"arguments":{for_suite}"#, quoted(suite));
     FindOutcome::ForSuite(insert_members(&rest, &named))

@@ -52,7 +52,7 @@ pub(super) async fn answer(
     }
     drop(lease);
     // Registered before the request is sent: an update may arrive before the answer.
-    let said = forward(suite, caller, request, None, named.swapped(own)).await;
+    let said = forward(suite, caller, request, named.swapped(own)).await;
     if let Some(subscriptions) = subscriptions.filter(|_| follows && !is_done(&said)) {
         subscriptions.remove(own, &follower);
     }

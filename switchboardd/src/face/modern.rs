@@ -54,7 +54,7 @@ pub(super) async fn answer(
     let outcome = said.and_then(|said| visit.finish(said));
     outcome.unwrap_or_else(|failure| {
         request.notes.iter().for_each(|note| note.record_failure(failure.kind(), &failure));
-        tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
+        tracing::debug!(target: "face", method = request.method, kind = failure.kind().as_str(), "{failure}");
         failure.answer(ProtocolEra::Modern, request.method, request.id.get())
     })
 }

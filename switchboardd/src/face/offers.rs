@@ -125,7 +125,7 @@ async fn forward_to_owner(
     named: &RequestedItem<'_>,
     (suite, own): (&Suite, Box<str>),
 ) -> Result<SuiteReply, Failure> {
-    let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
+    let said = forward(suite, caller, request, named.swapped(&own)).await?;
     Ok(links::rewrite_uris(catalog, suite.child_name(), said))
 }
 
@@ -151,12 +151,12 @@ pub(super) async fn complete(
         Some("ref/prompt") => {
             let named = member(&about, "name")?;
             let (suite, own) = prompter(catalog, &named.text).await?;
-            forward(suite, caller, request, None, named.swapped(&own)).await
+            forward(suite, caller, request, named.swapped(&own)).await
         }
         Some("ref/resource") => {
             let named = member(&about, "uri")?;
             let (suite, own) = owner(catalog, &named.text).await?;
-            forward(suite, caller, request, None, named.swapped(&own)).await
+            forward(suite, caller, request, named.swapped(&own)).await
         }
         _ => Err(Failure::InvalidParams("`ref.type` must be `ref/prompt` or `ref/resource`".to_owned())),
     }

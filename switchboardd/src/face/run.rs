@@ -56,7 +56,7 @@ pub async fn run_request(
     Some(answer)
 }
 
-/// Records a call that ends before it is run. `kind` says why, in the words of `suite/failure.rs`.
+/// Records a call that ends before it is run. `kind` says why.
 pub fn record_refusal(context: RequestContext<'_>, incoming: IncomingRequest<'_>, kind: &'static str) {
     let params = RequestParams::read(incoming.params);
     let catalog = context.session.workspace().catalog();

@@ -12,7 +12,7 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
-use super::forward::forward;
+use super::forward::{forward, forward_call};
 use super::requested_item::member;
 use super::{HostRequest, follow, initialize, set_level};
 use crate::caller::Caller;
@@ -20,7 +20,7 @@ use crate::catalog::Catalog;
 use crate::child::ToolList;
 use crate::suite::failure::Failure;
 use crate::suite::login::{self, LoginOutcome};
-use crate::suite::{CallContext, Confirmation, Suite, SuiteReply};
+use crate::suite::{CallContext, Suite, SuiteReply};
 
 pub(super) async fn answer(
     catalog: &Catalog,
@@ -71,17 +71,7 @@ async fn dispatch(
             if !suite.settings.expose.permits(&tool) {
                 return Ok(suite.not_allowed(&tool));
             }
-            suite.refuse_changed_unleased(caller, &tool).await?;
-            if suite.settings.confirm.is_set() {
-                let args = called_arguments(&request.params.members)?;
-                let token = request.params.progress_token().map(Raw::get);
-                let call =
-                    CallContext { tool: Some(&tool), token, ..CallContext::new(caller, request.notes) };
-                if let Confirmation::Asked(asks) = suite.confirm_direct(call, &tool, args).await? {
-                    return Ok(asks);
-                }
-            }
-            let said = forward(suite, caller, request, Some(&tool), None).await;
+            let said = forward_call(suite, caller, request, &tool).await;
             if let Some(note) = request.notes
                 && note.is_new_tool()
                 && suite.has_tool(&tool)
@@ -94,7 +84,7 @@ async fn dispatch(
             let named = member(&request.params.members, "uri")?;
             follow::answer(suite, caller, request, &named, &named.text).await
         }
-        _ => forward(suite, caller, request, None, None).await,
+        _ => forward(suite, caller, request, None).await,
     }
 }
 
@@ -109,19 +99,6 @@ fn called_tool(params: &Members<'_>) -> Result<String, Failure> {
     .ok_or_else(|| Failure::InvalidParams("`params.name` must be there once, and a string".to_owned()))
 }
 
-/// The arguments of a call that a user is asked about. Repeated ones are refused, so that the user and the child read
-/// the same.
-fn called_arguments<'a>(params: &Members<'a>) -> Result<Option<Raw<'a>>, Failure> {
-    let mut all = params.0.iter().filter(|(key, _)| key == "arguments").map(|(_, value)| *value);
-    let args = all.next().filter(|args| !args.is_null());
-    let is_object = args.is_none_or(|args| args.get().starts_with('{'));
-    if all.next().is_some() || !is_object {
-        let why = "`params.arguments` must be there once, and an object".to_owned();
-        return Err(Failure::InvalidParams(why));
-    }
-    Ok(args)
-}
-
 async fn initialize(
     suite: &Suite,
     caller: &Arc<Caller>,
@@ -129,8 +106,8 @@ async fn initialize(
 ) -> Result<SuiteReply, Failure> {
     let revision = initialize::negotiate(caller, request.params.raw);
     // A child that ran before is described by its manifest and need not be started.
-    if let Some(manifest) = suite.manifest() {
-        return Ok(SuiteReply::Own(manifest.server_info.to_json_for(revision)));
+    if let Some(server_info) = suite.server_info() {
+        return Ok(SuiteReply::Own(server_info.to_json_for(revision)));
     }
     let lease = suite.lease(CallContext::new(caller, None)).await?;
     Ok(SuiteReply::Own(lease.server_info().to_json_for(revision)))
@@ -151,8 +128,8 @@ pub(super) async fn discover(
 }
 
 /// A tool list from cached data, filtered by `expose`, which applies on every face.
-fn known_tools(suite: &Suite, caller: &Caller, list: &ToolList) -> SuiteReply {
-    let exposed = list.tools.iter().filter(|tool| suite.shows(&tool.name));
+fn known_tools(suite: &Suite, caller: &Caller, list: &Arc<ToolList>) -> SuiteReply {
+    let exposed = list.tools.iter().filter(|tool| suite.shows_of(list, &tool.name));
     let tools: Vec<_> = match caller.era() {
         ProtocolEra::Modern => exposed.map(|tool| Cow::Borrowed(tool.raw.get())).collect(),
         ProtocolEra::Legacy => exposed.map(|tool| schema::tool_for_legacy((&*tool.raw).into())).collect(),
@@ -166,12 +143,12 @@ async fn list_tools(
     request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
     let runs = suite.pool.as_ref().is_some_and(|pool| !pool.running().is_empty());
-    if !runs && let Some(manifest) = suite.manifest() {
+    if !runs && let Some(manifest) = suite.shown_manifest() {
         return Ok(known_tools(suite, caller, &manifest.tools));
     }
     // Some tools of a remote child may be unusable, so its list is filtered.
     if suite.settings.expose.is_open() && !suite.is_remote() && !suite.holds_changes() {
-        return forward(suite, caller, request, None, None).await;
+        return forward(suite, caller, request, None).await;
     }
     let lease = suite.lease(CallContext::new(caller, None)).await?;
     let list = lease.tools(suite.limits, Instant::now()).await.map_err(|error| suite.failed(None, error))?;

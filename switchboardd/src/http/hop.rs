@@ -17,6 +17,7 @@ use super::errors::{HttpError, json_response};
 use super::request_body::read_body;
 use super::request_context::context;
 use crate::caller::mailbox::MessageBatch;
+use crate::catalog::ShownTools;
 use crate::changes::list_changes;
 use crate::face::{self, Face, IncomingRequest};
 use crate::session::Session;
@@ -48,6 +49,9 @@ pub(super) async fn open(
         tokio::spawn(daemon.workspace_loader.clone().attach_workspace(session.clone(), later));
     }
     tracing::debug!(target: "session", session = &session.id[..8], workspace = ?workspace.root, shim = open.version, "opened");
+    if let Some(token) = &open.shown {
+        session.set_shown_tools(Arc::new(ShownTools::of_token(token)));
+    }
     for message in &open.handshake {
         replay(&daemon, &session, message);
     }

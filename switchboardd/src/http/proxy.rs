@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::Full;
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::{Message, string};
-use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
+use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER, SHOWN_HEADER};
 
 use super::auth::Access;
 use super::connection::AcceptedConnection;
@@ -33,6 +33,7 @@ const ALLOW: &str = "POST, GET, OPTIONS";
 const SESSION: HeaderName = HeaderName::from_static(SESSION_HEADER);
 const SEQ: HeaderName = HeaderName::from_static(SEQ_HEADER);
 const MAILBOX: HeaderName = HeaderName::from_static(MAILBOX_HEADER);
+const SHOWN: HeaderName = HeaderName::from_static(SHOWN_HEADER);
 
 /// After this time, a missing sequence number is taken for lost.
 const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -161,7 +162,7 @@ where
                     return Err(HttpError::Draining(draining));
                 }
                 let context = context(daemon, face, &session, None);
-                face::record_refusal(context, request, Failure::NotStarted.kind());
+                face::record_refusal(context, request, Failure::NotStarted.kind().as_str());
                 let answer = Failure::NotStarted.answer(request.era(), &method, id.get());
                 return Ok(with_watermark(&session, Ok(answer)));
             }
@@ -174,7 +175,11 @@ where
                     draining = daemon.wait_for_drain() => Err(HttpError::Draining(draining)),
                 };
             }
-            Ok(with_watermark(&session, answer.await.ok_or(StatusCode::NO_CONTENT)))
+            let mut answer = with_watermark(&session, answer.await.ok_or(StatusCode::NO_CONTENT));
+            if method == methods::TOOLS_LIST && session.is_shims {
+                add_shown(&session, &mut answer);
+            }
+            Ok(answer)
         }
         Message::Notification { method, params } => {
             face::on_notification(daemon, &session, &method.name(), params);
@@ -213,6 +218,14 @@ async fn session_of(
     let session = session.ok_or(HttpError::UnknownSession)?;
     let has_place = connection.is_none_or(|connection| connection.attach_session(&session));
     Ok((session, has_place))
+}
+
+/// What the tools stand for that the host was just shown, for the next daemon.
+fn add_shown(session: &Session, answer: &mut Response<Full<Bytes>>) {
+    let token = session.shown_tools().map(|shown| shown.token()).filter(|token| !token.is_empty());
+    if let Some(token) = token.and_then(|token| HeaderValue::from_str(&token).ok()) {
+        answer.headers_mut().insert(SHOWN, token);
+    }
 }
 
 /// An answer or an empty response, with the watermark: the number of the newest message that the host must

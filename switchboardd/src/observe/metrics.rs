@@ -6,6 +6,7 @@
 
 pub mod child_metrics;
 pub mod cost;
+pub mod failure_kind;
 pub mod latency;
 pub mod names;
 mod operation;

@@ -1,7 +1,7 @@
 //! The tools of each definition's server, compared with what the user has accepted (`definitions/src/drift.rs`). Each
 //! list of a child is compared once; status, lists and calls read the outcome.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -53,9 +53,19 @@ pub struct ToolBaseline {
 struct BaselineState {
     compared: Vec<(Weak<ToolList>, Arc<Drift>)>,
     latest: Option<Arc<Drift>>,
+    /// What the record says while no list is known.
+    recorded: Option<ReadBefore>,
     /// The record on disk when the latest list was compared.
     stamp: Option<(u64, i64, i64)>,
     log_budget: LogBudget,
+}
+
+/// Which tools only read when the user last accepted them.
+#[derive(Debug)]
+enum ReadBefore {
+    Names(HashSet<Box<str>>),
+    /// The record is damaged.
+    Unknown,
 }
 
 /// How many lines may be logged now.
@@ -147,6 +157,18 @@ impl Baselines {
     }
 }
 
+impl Baselines {
+    /// Reads what was accepted of a server of which no list is known: its definition is new.
+    pub fn load_unlisted(&self, definition: &Definition) {
+        may_block();
+        let recorded = match self.store.peek(&definition.file, &definition.name, &[], None) {
+            Ok(record) => ReadBefore::Names(record.read_before),
+            Err(_) => ReadBefore::Unknown,
+        };
+        self.of(definition).lock().recorded = Some(recorded);
+    }
+}
+
 impl ToolBaseline {
     /// Whether tools that are not accepted are refused.
     pub fn holds(&self) -> bool {
@@ -174,6 +196,18 @@ impl ToolBaseline {
         self.drift().is_some_and(|drift| drift.read_only.contains(tool))
     }
 
+    /// Whether one of the tools that only read when the user last accepted them is among `which`. If the record cannot
+    /// be read, any may have been.
+    pub fn read_before(&self, which: impl Fn(&str) -> bool) -> bool {
+        let state = self.lock();
+        match (&state.latest, &state.recorded) {
+            (Some(drift), _) => drift.read_before.iter().any(|tool| which(tool)),
+            (None, Some(ReadBefore::Names(names))) => names.iter().any(|tool| which(tool)),
+            (None, Some(ReadBefore::Unknown)) => true,
+            (None, None) => false,
+        }
+    }
+
     /// Whether a tool is not as the user accepted it, or nothing has been compared yet.
     pub fn is_unaccepted(&self, tool: &str) -> bool {
         self.drift().is_none_or(|drift| drift.unaccepted.contains(tool))
@@ -188,9 +222,9 @@ impl ToolBaseline {
         let compared = try_run_blocking(move || baseline.compare_now(&list, version.as_deref())).await;
         // The daemon ends, or the comparison panicked: nothing counts as accepted.
         compared.unwrap_or_else(|| {
-            let unaccepted = tools.tools.iter().map(|tool| tool.name.clone()).collect();
+            let unaccepted: HashSet<Box<str>> = tools.tools.iter().map(|tool| tool.name.clone()).collect();
             let damaged = Some("its tools could not be compared".to_owned());
-            Arc::new(Drift { unaccepted, damaged, ..Drift::default() })
+            Arc::new(Drift { read_before: unaccepted.clone(), unaccepted, damaged, ..Drift::default() })
         })
     }
 
@@ -223,17 +257,22 @@ impl ToolBaseline {
     }
 
     fn unknown(&self, error: &BaselineError, texts: &[ListedText<'_>]) -> (Arc<Drift>, bool) {
-        let drift = Drift::unknown(error, texts);
+        let mut drift = Drift::unknown(error, texts);
+        if self.store.stamp(&self.file, &self.name).is_some() {
+            drift.read_before = drift.unaccepted.clone();
+        }
         let known = self.drift().is_some_and(|before| before.damaged == drift.damaged);
         (Arc::new(drift), !known)
     }
 
     fn log(&self, drift: &Drift) {
         let held = if self.holds() { "; they are refused until then" } else { "" };
+        let loses = !drift.read_before.is_subset(&drift.read_only);
+        let split = if loses { "; what was shown as read-only does not write until then" } else { "" };
         tracing::warn!(
             target: "drift",
             child = self.name,
-            "{}; `switchboard explain {1}` shows the difference, `switchboard allow {1}` accepts it{held}",
+            "{}; `switchboard explain {1}` shows the difference, `switchboard allow {1}` accepts it{held}{split}",
             drift.summary(),
             self.name,
         );

@@ -1,5 +1,6 @@
 //! What came of a call, in one word. Pure.
 
+use crate::observe::metrics::failure_kind::FailureKind;
 use crate::observe::metrics::{ReplyKind, outcome};
 
 /// What came of a call.
@@ -11,7 +12,7 @@ pub enum CallResult {
     Error,
     /// Switchboard did not send it to the server.
     Refused,
-    /// The server, or this version of it, waits for the user's consent.
+    /// The server, this version of it, or the tool as it is now waits for the user's consent.
     Held,
     /// The host has to put a question to its user first.
     Asked,
@@ -31,49 +32,69 @@ pub enum CallResult {
 }
 
 impl CallResult {
-    /// Judges a reply and the kind of error that was noted with it.
-    pub fn of(reply: ReplyKind, error: Option<&'static str>) -> (Self, Option<&'static str>) {
+    /// Judges a reply and the kind of error that was noted with it. `was_asked`: the daemon had put a question to the
+    /// user before.
+    pub fn of(
+        reply: ReplyKind,
+        error: Option<&'static str>,
+        was_asked: bool,
+    ) -> (Self, Option<&'static str>) {
         match (reply, error) {
-            (ReplyKind::Refusal(kind), _) => (Self::of_kind(kind, Self::Refused), Some(kind)),
+            (ReplyKind::Refusal(kind), _) => (Self::of_kind(kind, was_asked), Some(kind.as_str())),
             (ReplyKind::Question, None) => (Self::Asked, None),
-            (_, Some(kind)) => (Self::of_kind(kind, Self::Failed), Some(kind)),
+            (_, Some(word)) => (Self::of_word(word, was_asked), Some(word)),
             (ReplyKind::Answer, None) => (Self::Ok, None),
         }
     }
 
-    /// By the words of `suite/failure.rs`, `child/failure.rs`, `child/remote/failure.rs` and
-    /// `observe/metrics/outcome.rs`.
-    fn of_kind(kind: &'static str, otherwise: Self) -> Self {
+    /// By a failure of the daemon's, or a word of `observe/metrics/outcome.rs` about an answer of the server.
+    fn of_word(word: &'static str, was_asked: bool) -> Self {
+        match FailureKind::find(word) {
+            Some(kind) => Self::of_kind(kind, was_asked),
+            None if word == outcome::CANCELLED => Self::Cancelled,
+            None => Self::Error,
+        }
+    }
+
+    fn of_kind(kind: FailureKind, was_asked: bool) -> Self {
+        use FailureKind as Kind;
         match kind {
-            outcome::TOOL_ERROR | "_other" => Self::Error,
-            code if code.starts_with('-') => Self::Error,
-            outcome::CANCELLED => Self::Cancelled,
-            "held" => Self::Held,
-            "declined" => Self::Declined,
-            "not_allowed"
-            | "invalid_params"
-            | "unknown_method"
-            | "unsupported_version"
-            | "lacks_capability"
-            | "request_state"
-            | "no_such_child"
-            | "no_such_resource"
-            | "busy"
-            | "no_room" => Self::Refused,
-            "rpc_timeout" | "child_unresponsive" => Self::TimedOut,
-            "child_exited" | "child_stopped" | "connection_lost" => Self::Crashed,
-            "misconfigured"
-            | "child_resting"
-            | "child_still_starting"
-            | "child_spawn_failed"
-            | "child_spawn_timeout"
-            | "child_busy"
-            | "child_unreachable"
-            | "needs_login"
-            | "credentials_refused"
-            | "redirected" => Self::Unavailable,
-            "daemon_draining" => Self::Stopped,
-            _ => otherwise,
+            Kind::Held | Kind::ToolHeld => Self::Held,
+            Kind::NotConfirmed if was_asked => Self::Declined,
+            Kind::NotConfirmed
+            | Kind::UnknownMethod
+            | Kind::InvalidParams
+            | Kind::UnsupportedVersion
+            | Kind::LacksCapability
+            | Kind::RequestState
+            | Kind::NoSuchChild
+            | Kind::NoSuchResource
+            | Kind::NotAllowed
+            | Kind::WrongTool
+            | Kind::UnknownTool
+            | Kind::InvalidArguments
+            | Kind::InvalidCall
+            | Kind::NoWorkspace
+            | Kind::NoRoom
+            | Kind::Busy => Self::Refused,
+            Kind::RpcTimeout | Kind::ChildUnresponsive => Self::TimedOut,
+            Kind::ChildExited | Kind::ChildStopped | Kind::ConnectionLost => Self::Crashed,
+            Kind::Misconfigured
+            | Kind::ChildResting
+            | Kind::ChildStillStarting
+            | Kind::ChildSpawnFailed
+            | Kind::ChildSpawnTimeout
+            | Kind::ChildBusy
+            | Kind::ChildUnreachable
+            | Kind::NeedsLogin
+            | Kind::CredentialsRefused
+            | Kind::Redirected => Self::Unavailable,
+            Kind::DaemonDraining => Self::Stopped,
+            Kind::ChildUnusable
+            | Kind::ChildChanged
+            | Kind::AnswerTooLong
+            | Kind::BadAnswer
+            | Kind::DaemonFailed => Self::Failed,
         }
     }
 
@@ -102,24 +123,39 @@ mod tests {
 
     #[test]
     fn every_end_of_a_call_has_its_word() {
-        for (reply, error, word) in [
-            (ReplyKind::Answer, None, "ok"),
-            (ReplyKind::Answer, Some("tool_error"), "error"),
-            (ReplyKind::Answer, Some("-32602"), "error"),
-            (ReplyKind::Refusal("not_allowed"), Some("tool_error"), "refused"),
-            (ReplyKind::Refusal("invalid_call"), Some("tool_error"), "refused"),
-            (ReplyKind::Refusal("declined"), Some("tool_error"), "declined"),
-            (ReplyKind::Question, None, "asked"),
-            (ReplyKind::Question, Some("no_room"), "refused"),
-            (ReplyKind::Answer, Some("held"), "held"),
-            (ReplyKind::Answer, Some("cancelled"), "cancelled"),
-            (ReplyKind::Answer, Some("rpc_timeout"), "timed out"),
-            (ReplyKind::Answer, Some("child_exited"), "crashed"),
-            (ReplyKind::Answer, Some("child_spawn_failed"), "unavailable"),
-            (ReplyKind::Answer, Some("daemon_draining"), "stopped"),
-            (ReplyKind::Answer, Some("child_unusable"), "failed"),
+        use FailureKind as Kind;
+        for (reply, error, was_asked, word) in [
+            (ReplyKind::Answer, None, false, "ok"),
+            (ReplyKind::Answer, None, true, "ok"),
+            (ReplyKind::Answer, Some("tool_error"), false, "error"),
+            (ReplyKind::Answer, Some("-32602"), false, "error"),
+            (ReplyKind::Answer, Some("_other"), false, "error"),
+            (ReplyKind::Refusal(Kind::NotAllowed), Some("tool_error"), false, "refused"),
+            (ReplyKind::Refusal(Kind::InvalidCall), Some("tool_error"), false, "refused"),
+            (ReplyKind::Question, None, true, "asked"),
+            (ReplyKind::Question, Some("no_room"), true, "refused"),
+            (ReplyKind::Answer, Some("wrong_tool"), false, "refused"),
+            (ReplyKind::Answer, Some("no_workspace"), false, "refused"),
+            (ReplyKind::Answer, Some("not_confirmed"), false, "refused"),
+            (ReplyKind::Answer, Some("not_confirmed"), true, "declined"),
+            (ReplyKind::Answer, Some("held"), false, "held"),
+            (ReplyKind::Answer, Some("held"), true, "held"),
+            (ReplyKind::Answer, Some("tool_held"), false, "held"),
+            (ReplyKind::Answer, Some("cancelled"), false, "cancelled"),
+            (ReplyKind::Answer, Some("rpc_timeout"), false, "timed out"),
+            (ReplyKind::Answer, Some("child_exited"), false, "crashed"),
+            (ReplyKind::Answer, Some("child_spawn_failed"), false, "unavailable"),
+            (ReplyKind::Answer, Some("daemon_draining"), false, "stopped"),
+            (ReplyKind::Answer, Some("child_unusable"), false, "failed"),
         ] {
-            assert_eq!(CallResult::of(reply, error).0.as_str(), word, "{reply:?} {error:?}");
+            assert_eq!(CallResult::of(reply, error, was_asked).0.as_str(), word, "{reply:?} {error:?}");
+        }
+    }
+
+    #[test]
+    fn each_kind_has_a_word_of_its_own() {
+        for kind in FailureKind::ALL {
+            assert_eq!(FailureKind::find(kind.as_str()), Some(*kind));
         }
     }
 }

@@ -1,18 +1,17 @@
-//! The action `call`: checks the request against the child's own tool list, sends it, and passes the child's
-//! response on unchanged.
+//! The action `call`: checks the request against the child's own tool list, has it sent (`judged_call.rs`), and passes
+//! the child's response on unchanged.
 
 use std::sync::Arc;
 
-use switchboard_definitions::config::{Mode, Scope};
+use switchboard_definitions::config::Mode;
 use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
+use super::confirm::ConfirmKey;
+use super::judged_call::JudgedCall;
 use super::outgoing::OutgoingParams;
-use super::{
-    CallContext, Confirmation, HostParams, Suite, SuitePart, SuiteReply, arguments, drift, lenient,
-    tool_error,
-};
+use super::{CallContext, Confirmation, HostParams, Suite, SuiteReply, arguments, drift, lenient, tool_error};
 use crate::caller::Caller;
 use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
 use crate::pool::{Lease, PoolError};
@@ -41,20 +40,12 @@ impl SentCall {
     }
 }
 
-/// Why a call is not sent, with the reply that explains it.
-enum Rejection {
-    /// There is no such subtool.
-    Unknown(SuiteReply),
-    Arguments(SuiteReply),
-}
-
 impl Suite {
     pub(super) async fn call(
         &self,
         call: CallContext<'_>,
         params: HostParams<'_>,
     ) -> Result<SuiteReply, Failure> {
-        let (caller, notes) = (call.caller, call.notes);
         let Some(subtool) = call.tool.filter(|subtool| !subtool.is_empty()) else {
             return Ok(tool_error(&format!(
                 "missing `subtool`; use {{\"action\":\"introspect\"}} to see what `{}` can do",
@@ -74,59 +65,14 @@ impl Suite {
             };
             args = rewritten.as_deref().and_then(|args| Raw::parse(args.as_bytes()));
         }
-        let failed = |error| self.failed(Some(subtool), error);
-
-        // Calls of one session reach a child in the order they arrived, even while it starts. With a process
-        // per call there is no order to keep.
-        let own_process = self.pool.as_ref().is_some_and(|pool| pool.settings().scope == Scope::Call);
-        let send_right = if own_process { None } else { caller.send_queue(self.child_name()).await };
-        let mut lease = self.lease(call).await?;
-        if self.settings.validate != Some(false) {
-            let mut checked = self.check(&lease, call, subtool, args).await;
-            if is_unsent(&checked) {
-                // The child ended while idle, and the request for its tool list did not reach it: use another
-                // one.
-                lease = self
-                    .next_lease(lease, caller)
-                    .await
-                    .map_err(|error| self.unavailable(Some(subtool), error))?;
-                checked = self.check(&lease, call, subtool, args).await;
-            }
-            if is_unsent(&checked) {
-                return Err(failed(lease.wait_end_reason().await));
-            }
-            match checked? {
-                Some(Rejection::Unknown(said)) => return Ok(said),
-                Some(Rejection::Arguments(said)) => {
-                    notes.iter().for_each(|notes| notes.tool_exists());
-                    return Ok(said);
-                }
-                None => notes.iter().for_each(|notes| notes.tool_exists()),
+        let outgoing = OutgoingParams::Call { params: params.members, token: params.token, subtool, args };
+        match self.send_judged(call, args, &outgoing).await? {
+            JudgedCall::Sent(sent) => self.await_response(sent, call, methods::TOOLS_CALL, &outgoing).await,
+            JudgedCall::Refused(said) => Ok(said),
+            JudgedCall::AskUser(key) => {
+                Box::pin(self.confirm_and_call(call, params, subtool, args, key)).await
             }
         }
-        self.refuse_changed(&lease, subtool, call.asked).await?;
-        if call.part != SuitePart::Whole || self.settings.confirm.is_set() {
-            let list = lease.tools(self.limits, call.asked).await.map_err(failed)?;
-            let tool = list.find(subtool);
-            if let Some(refusal) = self.wrong_part(call, subtool, tool) {
-                return Err(refusal);
-            }
-            if !call.confirmed && self.must_confirm(caller, subtool, tool) {
-                // Nobody waits for a child or for its turn while the user thinks.
-                drop((lease, send_right));
-                return Box::pin(self.confirm_and_call(call, params, subtool, args)).await;
-            }
-        }
-        self.trace_arguments(subtool, args);
-        if let Some(notes) = notes.filter(|notes| notes.wants_arguments) {
-            // Once more: now a child runs, and the values that it was given are known.
-            self.note_arguments(args, notes);
-        }
-        let params = OutgoingParams::Call { params: params.members, token: params.token, subtool, args };
-        let sent = self.send(lease, call, methods::TOOLS_CALL, &params).await;
-        let sent = sent.map_err(|error| self.unavailable(Some(subtool), error))?;
-        drop(send_right);
-        self.await_response(sent, call, methods::TOOLS_CALL, &params).await
     }
 
     /// Asks the user, and runs the call if the answer is yes.
@@ -136,8 +82,9 @@ impl Suite {
         params: HostParams<'_>,
         subtool: &str,
         args: Option<Raw<'_>>,
+        key: ConfirmKey,
     ) -> Result<SuiteReply, Failure> {
-        match self.ask_user(call.caller, subtool, args).await? {
+        match self.ask_user(call, subtool, args, key).await? {
             Confirmation::Asked(asks) => Ok(asks),
             Confirmation::Given => {
                 let call = CallContext { confirmed: true, asked: Instant::now(), ..call };
@@ -192,7 +139,7 @@ impl Suite {
 
     /// Leases another child instead of one that ended while idle. If that fails, the call fails with this
     /// error; how the first child ended does not concern this call.
-    async fn next_lease(&self, ended: Lease, caller: &Arc<Caller>) -> Result<Lease, PoolError> {
+    pub(super) async fn next_lease(&self, ended: Lease, caller: &Arc<Caller>) -> Result<Lease, PoolError> {
         drop(ended);
         match &self.pool {
             Some(pool) => pool.lease(caller, self.limits).await,
@@ -200,14 +147,14 @@ impl Suite {
         }
     }
 
-    /// Checks subtool and arguments against the child's tool list.
-    async fn check(
+    /// Checks subtool and arguments against the child's tool list; the reply explains what is wrong.
+    pub(super) async fn check(
         &self,
         lease: &Lease,
         call: CallContext<'_>,
         subtool: &str,
         args: Option<Raw<'_>>,
-    ) -> Result<Option<Rejection>, Failure> {
+    ) -> Result<Option<SuiteReply>, Failure> {
         let failed = |error| self.failed(Some(subtool), error);
         let mut list = lease.tools(self.limits, call.asked).await.map_err(failed)?;
         if list.find(subtool).is_none() {
@@ -219,28 +166,24 @@ impl Suite {
         }
         let Some(tool) = list.find(subtool) else {
             let list = drift::without_held_async(&list, drift).await;
-            return Ok(Some(Rejection::Unknown(self.unknown_subtool(subtool, &list).await)));
+            return Ok(Some(self.unknown_subtool(subtool, &list).await));
         };
+        call.notes.iter().for_each(|notes| notes.tool_exists());
         // In redacted mode, an error about arguments would reveal the schema.
         if self.mode == Mode::Redacted {
             return Ok(None);
         }
         Ok(arguments::complaint(&tool.names, args, || tool.signature())
-            .map(|complaint| Rejection::Arguments(self.wrong_arguments(call, tool, &complaint))))
+            .map(|complaint| self.wrong_arguments(call, tool, &complaint)))
     }
 
     /// Logs the arguments at trace level only, with the fields in `redact` masked.
-    fn trace_arguments(&self, subtool: &str, args: Option<Raw<'_>>) {
+    pub(super) fn trace_arguments(&self, subtool: &str, args: Option<Raw<'_>>) {
         if tracing::enabled!(target: "suite", tracing::Level::TRACE) {
             let args = args.map_or_else(|| "{}".to_owned(), |args| redacted(args, &self.settings.redact));
             tracing::trace!(target: "suite", suite = self.name, subtool, args, "call");
         }
     }
-}
-
-/// Whether the child had ended before a byte of the request was written.
-fn is_unsent<T>(outcome: &Result<T, Failure>) -> bool {
-    matches!(outcome, Err(Failure::Child { error: ChildError::Unsent, .. }))
 }
 
 fn redacted(args: Raw<'_>, fields: &[String]) -> String {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use switchboard_definitions::digest;
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
@@ -24,6 +25,10 @@ const NO: &str = "no";
 /// How much of a name a user is shown, in bytes.
 const MAX_NAME: usize = 200;
 
+/// Identifies the subtool of exactly this server, as the server describes it now: another description asks again.
+#[derive(Debug)]
+pub struct ConfirmKey(String);
+
 /// What follows from the question.
 #[derive(Debug)]
 pub enum Confirmation {
@@ -42,56 +47,49 @@ enum ConfirmAnswer {
 struct Question {
     request: String,
     /// What is remembered if the user answers for the whole session.
-    key: String,
+    key: ConfirmKey,
     child: Box<str>,
     subtool: Box<str>,
     timeout: Duration,
 }
 
 impl Suite {
-    /// Whether the user must be asked before this call is sent. `tool`: `None` if the server does not list it.
-    pub(super) fn must_confirm(&self, caller: &Arc<Caller>, subtool: &str, tool: Option<&Tool>) -> bool {
+    /// What the user must say yes to before this call is sent; `None` if nobody needs to be asked. `tool`: `None` if the
+    /// server does not list it.
+    pub(super) fn must_confirm(
+        &self,
+        caller: &Arc<Caller>,
+        subtool: &str,
+        tool: Option<&Tool>,
+    ) -> Option<ConfirmKey> {
         let is_harmless = || tool.is_some_and(|tool| self.accepted_annotations(tool).is_harmless());
-        self.settings.confirm.asks_about(subtool, is_harmless)
-            && !caller.as_stateless().is_some_and(|request| request.is_confirmed())
-            && !caller.has_confirmed(&self.confirm_key(subtool))
+        if !self.settings.confirm.asks_about(subtool, is_harmless)
+            || caller.as_stateless().is_some_and(|request| request.is_confirmed())
+        {
+            return None;
+        }
+        let launch = self.pool.as_ref().map(|pool| pool.fingerprint());
+        let definition = tool.map(|tool| digest::short(tool.raw.get().as_bytes()));
+        let key = ConfirmKey(format!("{launch:?} {definition:?} {} {subtool}", self.child_name()));
+        (!caller.has_confirmed(&key.0)).then_some(key)
     }
 
-    /// For a tool that is called by its own name: asks the user if that is necessary.
-    pub async fn confirm_direct(
+    /// Asks the user; fails if the answer is not a yes.
+    pub async fn ask_user(
         &self,
         call: CallContext<'_>,
         subtool: &str,
         args: Option<Raw<'_>>,
+        key: ConfirmKey,
     ) -> Result<Confirmation, Failure> {
-        if !self.settings.confirm.is_set() {
-            return Ok(Confirmation::Given);
-        }
-        let lease = self.lease(call).await?;
-        let list = lease.tools(self.limits, call.asked).await;
-        drop(lease);
-        // Without a list, nothing says that the tool is harmless.
-        let list = list.ok();
-        let tool = list.as_ref().and_then(|list| list.find(subtool));
-        if !self.must_confirm(call.caller, subtool, tool) {
-            return Ok(Confirmation::Given);
-        }
-        self.ask_user(call.caller, subtool, args).await
-    }
-
-    /// Asks the user; fails if the answer is not a yes.
-    pub(super) async fn ask_user(
-        &self,
-        caller: &Arc<Caller>,
-        subtool: &str,
-        args: Option<Raw<'_>>,
-    ) -> Result<Confirmation, Failure> {
+        let caller = call.caller;
         if !caller.profile().client_capabilities.elicitation_form {
             let why = Unconfirmed::CannotAsk { of_workspace: self.of_workspace };
             let (child, subtool) = (self.child_name().into(), subtool.into());
             return Err(Failure::NotConfirmed { child, subtool, why });
         }
-        let question = self.question(caller, subtool, args);
+        call.notes.iter().for_each(|notes| notes.record_question());
+        let question = self.question(caller, subtool, args, key);
         if caller.as_stateless().is_none() {
             question.ask(caller).await?;
             return Ok(Confirmation::Given);
@@ -104,13 +102,13 @@ impl Suite {
         }
     }
 
-    /// Identifies the subtool of exactly this server.
-    fn confirm_key(&self, subtool: &str) -> String {
-        let launch = self.pool.as_ref().map(|pool| pool.fingerprint());
-        format!("{launch:?} {} {subtool}", self.child_name())
-    }
-
-    fn question(&self, caller: &Arc<Caller>, subtool: &str, args: Option<Raw<'_>>) -> Question {
+    fn question(
+        &self,
+        caller: &Arc<Caller>,
+        subtool: &str,
+        args: Option<Raw<'_>>,
+        key: ConfirmKey,
+    ) -> Question {
         let arguments = shown_arguments::lines(args, &self.settings.redact);
         let mut message = format!(
             "Switchboard: may `{}` of the server `{}` be called?\n\nArguments:\n{arguments}",
@@ -133,7 +131,7 @@ impl Suite {
             json!({ "jsonrpc": "2.0", "id": "confirm", "method": methods::ELICITATION, "params": params });
         Question {
             request: request.to_string(),
-            key: self.confirm_key(subtool),
+            key,
             child: self.child_name().into(),
             subtool: subtool.into(),
             timeout: self.limits.max,
@@ -147,7 +145,7 @@ impl Question {
         let decision = self.put(caller).await;
         match decision {
             Some(ConfirmAnswer::Once) => return Ok(()),
-            Some(ConfirmAnswer::Session) if caller.confirm_for_session(&self.key) => return Ok(()),
+            Some(ConfirmAnswer::Session) if caller.confirm_for_session(&self.key.0) => return Ok(()),
             _ => {}
         }
         let Self { child, subtool, .. } = self;

@@ -9,8 +9,7 @@ use switchboard_wire::envelope::quoted;
 use switchboard_wire::event_loop::run_blocking;
 use tokio::time::Instant;
 
-use super::{CallContext, Suite};
-use crate::caller::Caller;
+use super::Suite;
 use crate::child::{Tool, ToolList};
 use crate::pool::Lease;
 use crate::pool::baseline::ToolBaseline;
@@ -36,6 +35,14 @@ impl Suite {
     pub fn shows(&self, tool: &str) -> bool {
         self.settings.expose.permits(tool)
             && !self.baseline.as_ref().is_some_and(|baseline| baseline.is_held(tool))
+    }
+
+    /// The same for a tool of this list: another process of the server may list another one.
+    pub fn shows_of(&self, list: &Arc<ToolList>, tool: &str) -> bool {
+        match self.known_drift_of(list) {
+            Some(drift) => self.settings.expose.permits(tool) && !drift.unaccepted.contains(tool),
+            None => self.shows(tool),
+        }
     }
 
     /// The latest outcome, if tools are held.
@@ -81,15 +88,6 @@ impl Suite {
         // A tool that is in no list cannot have been accepted.
         let refused = list.find(subtool).is_none() || self.refuses(&list, subtool).await;
         if refused { Err(self.held_tool(subtool)) } else { Ok(()) }
-    }
-
-    /// The same for a request that is forwarded as it is.
-    pub async fn refuse_changed_unleased(&self, caller: &Arc<Caller>, tool: &str) -> Result<(), Failure> {
-        if !self.holds_changes() {
-            return Ok(());
-        }
-        let lease = self.lease(CallContext { tool: Some(tool), ..CallContext::new(caller, None) }).await?;
-        self.refuse_changed(&lease, tool, Instant::now()).await
     }
 
     pub(super) fn held_tool(&self, subtool: &str) -> Failure {

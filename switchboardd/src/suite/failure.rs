@@ -10,6 +10,7 @@ use switchboard_wire::rpc;
 
 use crate::child::ChildError;
 use crate::child::value_resolver::NotLaunchable;
+use crate::observe::metrics::failure_kind::FailureKind;
 use crate::pool::PoolError;
 
 /// Who caused a failure.
@@ -151,36 +152,36 @@ impl Failure {
     }
 
     /// A stable identifier for programs.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> FailureKind {
         match self {
-            Self::UnknownMethod { .. } => "unknown_method",
-            Self::InvalidParams(_) | Self::InvalidRequest(InvalidRequest::Params(_)) => "invalid_params",
-            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { .. }) => "unsupported_version",
-            Self::LacksCapability { .. } => "lacks_capability",
-            Self::BadState(_) => "request_state",
-            Self::NoSuchChild { .. } => "no_such_child",
-            Self::NoSuchResource { .. } => "no_such_resource",
-            Self::NotAllowed { .. } => "not_allowed",
-            Self::WrongTool { .. } => "wrong_tool",
-            Self::NotConfirmed { .. } => "not_confirmed",
-            Self::Misconfigured { .. } => "misconfigured",
-            Self::Held { .. } => "held",
-            Self::ToolHeld { .. } => "tool_held",
-            Self::StillStarting { .. } => "child_still_starting",
+            Self::UnknownMethod { .. } => FailureKind::UnknownMethod,
+            Self::InvalidParams(_) | Self::InvalidRequest(InvalidRequest::Params(_)) => FailureKind::InvalidParams,
+            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { .. }) => FailureKind::UnsupportedVersion,
+            Self::LacksCapability { .. } => FailureKind::LacksCapability,
+            Self::BadState(_) => FailureKind::RequestState,
+            Self::NoSuchChild { .. } => FailureKind::NoSuchChild,
+            Self::NoSuchResource { .. } => FailureKind::NoSuchResource,
+            Self::NotAllowed { .. } => FailureKind::NotAllowed,
+            Self::WrongTool { .. } => FailureKind::WrongTool,
+            Self::NotConfirmed { .. } => FailureKind::NotConfirmed,
+            Self::Misconfigured { .. } => FailureKind::Misconfigured,
+            Self::Held { .. } => FailureKind::Held,
+            Self::ToolHeld { .. } => FailureKind::ToolHeld,
+            Self::StillStarting { .. } => FailureKind::ChildStillStarting,
             Self::Unavailable { error, .. } => match error {
-                PoolError::CoolingDown { .. } => "child_resting",
-                PoolError::NoRoom(_) | PoolError::Full { .. } => "no_room",
-                PoolError::NoWorkspace => "no_workspace",
-                PoolError::Child(_) => "child_exited",
+                PoolError::CoolingDown { .. } => FailureKind::ChildResting,
+                PoolError::NoRoom(_) | PoolError::Full { .. } => FailureKind::NoRoom,
+                PoolError::NoWorkspace => FailureKind::NoWorkspace,
+                PoolError::Child(_) => FailureKind::ChildExited,
                 PoolError::NotLaunchable(NotLaunchable::Misconfigured(_) | NotLaunchable::NoProgram(_)) => {
-                    "misconfigured"
+                    FailureKind::Misconfigured
                 }
-                PoolError::NotLaunchable(NotLaunchable::Held { .. }) => "held",
+                PoolError::NotLaunchable(NotLaunchable::Held { .. }) => FailureKind::Held,
             },
-            Self::ShuttingDown | Self::NotStarted => "daemon_draining",
-            Self::TooManyCalls { .. } => "busy",
-            Self::TooManySuspended => "no_room",
-            Self::Panicked => "daemon_failed",
+            Self::ShuttingDown | Self::NotStarted => FailureKind::DaemonDraining,
+            Self::TooManyCalls { .. } => FailureKind::Busy,
+            Self::TooManySuspended => FailureKind::NoRoom,
+            Self::Panicked => FailureKind::DaemonFailed,
             Self::Child { error, .. } => error.kind(),
         }
     }
@@ -227,7 +228,7 @@ impl Failure {
 
     /// For programs: what happened, to which child and subtool.
     fn about(&self) -> serde_json::Value {
-        let mut about = json!({ "kind": self.kind(), "retryable": self.retryable() });
+        let mut about = json!({ "kind": self.kind().as_str(), "retryable": self.retryable() });
         let (child, subtool) = match self {
             Self::Child { child, subtool, .. }
             | Self::Unavailable { child, subtool, .. }
@@ -340,7 +341,7 @@ mod tests {
                 let answer = answered(&failure, era, "tools/call");
                 assert_eq!(answer["result"]["isError"], true, "{failure}");
                 let kind = &answer["result"]["_meta"]["switchboard"]["kind"];
-                assert_eq!(kind, failure.kind(), "{failure}");
+                assert_eq!(kind, failure.kind().as_str(), "{failure}");
             }
         }
     }

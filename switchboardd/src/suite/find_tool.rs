@@ -1,4 +1,4 @@
-//! The tool that searches all suites at once.
+//! The tool that searches all suites at once. It calls nothing: a user may allow it for good.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use switchboard_wire::event_loop::run_blocking;
 
 use super::compact::{self, ShownTool};
 use super::{Suite, SuiteReply, reply, tool_error};
-use crate::child::ToolList;
+use crate::child::{Tool, ToolList};
 use crate::search::{self, Searched, ToolWords};
 use crate::signature::Detail;
 
@@ -27,14 +27,20 @@ const MAX_SPOKEN: usize = 300;
 
 /// Its entry in `tools/list`.
 pub fn definition(name: &str) -> String {
-    const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string","description":"What you want to do"},"suite":{"type":"string"},"subtool":{"type":"string"},"args":{"type":"object","description":"Arguments of the subtool","additionalProperties":true}}}"#;
-    let description =
-        "Searches the subtools of all suites. With suite, subtool and args instead of query it calls one.";
-    format!(r#"{{"name":{},"description":{},"inputSchema":{SCHEMA}}}"#, quoted(name), quoted(description))
+    const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string","description":"What you want to do"},"suite":{"type":"string"},"subtool":{"type":"string"}}}"#;
+    const READS: &str = r#"{"readOnlyHint":true,"openWorldHint":false}"#;
+    let description = "Searches the subtools of all suites. With suite instead of query it shows all of a suite, with subtool one. It calls none.";
+    let (name, description) = (quoted(name), quoted(description));
+    format!(r#"{{"name":{name},"description":{description},"inputSchema":{SCHEMA},"annotations":{READS}}}"#)
 }
 
-/// The subtools of `suites` that a query means. Only what is known without starting a server is searched.
-pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
+/// The subtools of `suites` that a query means. Only what is known without starting a server is searched. `own_name`: the
+/// name of a server's own tool in the list of all tools, if it is there.
+pub async fn search(
+    suites: &[Suite],
+    query: &str,
+    own_name: impl Fn(&Suite, &Tool) -> Option<String>,
+) -> SuiteReply {
     let (mut lists, mut unknown) = (Vec::<(&Suite, Arc<ToolList>)>::new(), Vec::new());
     for suite in suites.iter().filter(|suite| suite.may_be_shown()) {
         match suite.tools_if_known() {
@@ -78,7 +84,10 @@ pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
         let (suite, list) = &lists[list];
         let marks = suite.marks();
         let call_with = marks.call_with(&list.tools[at]);
-        let _ = write!(out, "{}. {}: ", place + 1, call_with.unwrap_or(&suite.name));
+        let _ = match own_name(suite, &list.tools[at]) {
+            Some(own) => write!(out, "{}. tool {own}: ", place + 1),
+            None => write!(out, "{}. {}: ", place + 1, call_with.unwrap_or(&suite.name)),
+        };
         let signature = (suite.mode != Mode::Redacted).then(|| &list.signatures()[at]);
         let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
         let detail = signature.map(|signature| {
@@ -93,7 +102,7 @@ pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
         out.push_str("No subtool matches these words.\n");
     }
     out.push_str(
-        "{\"suite\":…,\"subtool\":…,\"args\":{…}} calls one; {\"suite\":…} shows all of a suite. Suites: ",
+        "Call one with the tool before it: {\"action\":\"call\",\"subtool\":…,\"args\":{…}}. {\"suite\":…} here shows all of a suite. Suites: ",
     );
     let names: Vec<&str> = lists.iter().map(|(suite, _)| suite.name.as_str()).collect();
     out.push_str(&names.join(", "));
@@ -105,9 +114,14 @@ pub async fn search(suites: &[Suite], query: &str) -> SuiteReply {
 
 /// The answer to a call without a query.
 pub fn no_query() -> SuiteReply {
-    tool_error(
-        "missing `query`; say what you want to do, or give `suite`, `subtool` and `args` to call a subtool",
-    )
+    tool_error("missing `query`; say what you want to do, or give `suite` to see all of a suite")
+}
+
+/// The answer to an attempt to call something.
+pub fn calls_nothing(suite: &str) -> SuiteReply {
+    tool_error(&format!(
+        "this tool searches and calls nothing; {{\"action\":\"call\",\"subtool\":…,\"args\":{{…}}}} to `{suite}` calls a subtool"
+    ))
 }
 
 pub fn no_suite(name: &str) -> SuiteReply {

@@ -12,13 +12,22 @@ use crate::pool::PoolStatus;
 use crate::pool::manifest::Manifest;
 
 impl Suite {
-    /// The server info of the running child, or of the last one that ran.
+    /// The server info of the running child, or of the last one that ran; without its words while it is held.
     pub fn server_info(&self) -> Option<ServerInfo> {
         let pool = self.pool.as_ref()?;
         match pool.running().first() {
             Some(child) => Some(child.server_info().clone()),
-            None => Some(pool.manifest()?.server_info.clone()),
+            None => {
+                let known = pool.manifest()?;
+                let shown = &known.server_info;
+                Some(if self.may_be_shown() { shown.clone() } else { shown.without_words(self.child_name()) })
+            }
         }
+    }
+
+    /// What the last child said, if a host may read it: not while the server or its program is held.
+    pub fn shown_manifest(&self) -> Option<Arc<Manifest>> {
+        self.manifest().filter(|_| self.may_be_shown())
     }
 
     /// What is known about the child without starting it.
@@ -30,7 +39,7 @@ impl Suite {
     pub fn tools_if_known(&self) -> Option<Arc<ToolList>> {
         let pool = self.pool.as_ref()?;
         let running = pool.running().iter().find_map(|child| child.known_tools());
-        running.or_else(|| pool.manifest().map(|manifest| manifest.tools.clone()))
+        running.or_else(|| self.shown_manifest().map(|manifest| manifest.tools.clone()))
     }
 
     /// The tools of the running child. If none runs but a manifest exists, returns its tools and starts a
@@ -45,7 +54,8 @@ impl Suite {
             }
             return Ok(known);
         }
-        if let Some(manifest) = pool.manifest() {
+        // If its program is held, the lease says so.
+        if let Some(manifest) = self.shown_manifest() {
             if shares {
                 pool.note_use(call.caller, pool.status() == PoolStatus::Ready);
             }

@@ -9,6 +9,7 @@ use switchboard_wire::event_loop::run_blocking;
 
 use super::{CallContext, Suite, SuiteReply, refusal, tool_error};
 use crate::child::{Tool, ToolList};
+use crate::observe::metrics::failure_kind::FailureKind;
 use crate::search::{self, Searched, ToolWords};
 use crate::signature::{Detail, Signature};
 
@@ -33,7 +34,7 @@ impl Suite {
         let hint = move || hint(&all, &exposed, &typed, mode);
         let hint = if list.is_large() { run_blocking(hint).await } else { hint() };
         let sentence = format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name);
-        refusal("unknown_tool", &sentence)
+        refusal(FailureKind::UnknownTool, &sentence)
     }
 
     pub(super) fn wrong_arguments(&self, call: CallContext<'_>, tool: &Tool, complaint: &str) -> SuiteReply {
@@ -41,7 +42,7 @@ impl Suite {
             // The host has its schema.
             let (name, signature) = (&tool.name, fitting(&tool.signature()));
             let complaint = complaint.replacen("`args`", "`arguments`", 1);
-            return refusal("invalid_arguments", &format!("{complaint} of tool `{name}`: {signature}"));
+            return refusal(FailureKind::InvalidArguments, &format!("{complaint} of tool `{name}`: {signature}"));
         }
         let sentence = format!(
             "{complaint} of subtool `{0}` (suite `{1}`): {2}\n{{\"action\":\"introspect\",\"subtool\":{3}}} shows its schema",
@@ -50,7 +51,7 @@ impl Suite {
             fitting(&tool.signature()),
             quoted(&tool.name)
         );
-        refusal("invalid_arguments", &sentence)
+        refusal(FailureKind::InvalidArguments, &sentence)
     }
 
     pub(super) fn unknown_action(&self, action: &str) -> SuiteReply {

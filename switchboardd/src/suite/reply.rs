@@ -5,6 +5,7 @@ use switchboard_wire::rpc;
 
 use super::InputNeeded;
 use crate::child::ChildResponse;
+use crate::observe::metrics::failure_kind::FailureKind;
 use crate::observe::metrics::{ReplyKind, names, outcome};
 
 /// The reply of a suite.
@@ -15,7 +16,7 @@ pub enum SuiteReply {
     /// A result of the daemon's own, as JSON.
     Own(String),
     /// The daemon refuses the call. `kind` says why, for programs; `result` is the answer as JSON.
-    Refused { kind: &'static str, result: String },
+    Refused { kind: FailureKind, result: String },
     /// The error that the host answered a child's question with, as JSON.
     Error(String),
     /// A question to a modern host.
@@ -39,7 +40,7 @@ impl SuiteReply {
     /// What the record of calls says of it.
     pub fn kind(&self) -> ReplyKind {
         match self {
-            Self::Refused { kind, .. } => ReplyKind::Refusal(kind),
+            Self::Refused { kind, .. } => ReplyKind::Refusal(*kind),
             Self::NeedsInput(_) => ReplyKind::Question,
             Self::Child(_) | Self::Own(_) | Self::Error(_) | Self::Confirmed => ReplyKind::Answer,
         }
@@ -48,10 +49,10 @@ impl SuiteReply {
 
 /// Refuses a call that cannot be understood.
 pub(super) fn tool_error(sentence: &str) -> SuiteReply {
-    refusal("invalid_call", sentence)
+    refusal(FailureKind::InvalidCall, sentence)
 }
 
-pub(super) fn refusal(kind: &'static str, sentence: &str) -> SuiteReply {
+pub(super) fn refusal(kind: FailureKind, sentence: &str) -> SuiteReply {
     SuiteReply::Refused { kind, result: text_result(sentence, true) }
 }
 

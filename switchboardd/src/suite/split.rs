@@ -90,9 +90,35 @@ impl Suite {
             _ if self.is_held() || self.pool.is_none() => false,
             Split::Never => false,
             Split::Always => true,
-            Split::Auto => manifest.is_some_and(|manifest| self.marks_some(&manifest.tools)),
+            Split::Auto => match manifest {
+                Some(known) => self.marks_some(&known.tools) || self.stays_split(&known.tools),
+                // Its definition is new. What it will list is not known.
+                None => self.was_read_only(),
+            },
         };
         if is_split { SuitePart::ReadOnly } else { SuitePart::Whole }
+    }
+
+    /// Whether only the user's last consent keeps the server shown as two tools.
+    pub fn keeps_split(&self) -> bool {
+        let known = self.manifest();
+        self.settings.split == Split::Auto
+            && self.part(known.as_deref()) != SuitePart::Whole
+            && known.is_some_and(|manifest| !self.marks_some(&manifest.tools))
+    }
+
+    /// Whether the suite's own tool was shown as read-only, as far as the user has accepted, and something writes now.
+    /// Users may have allowed that tool for good: it must not become one that writes because the server stops saying
+    /// that its tools only read.
+    fn stays_split(&self, list: &ToolList) -> bool {
+        let writes =
+            |tool: &Tool| self.settings.expose.permits(&tool.name) && !self.accepted_read_only(tool);
+        self.was_read_only() && list.tools.iter().any(writes)
+    }
+
+    fn was_read_only(&self) -> bool {
+        let may_be_called = |tool: &str| self.settings.expose.permits(tool);
+        self.baseline.as_ref().is_some_and(|baseline| baseline.read_before(may_be_called))
     }
 
     /// Whether the server marks some exposed subtools as read-only and some not.

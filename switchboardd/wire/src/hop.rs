@@ -25,6 +25,10 @@ pub const MAILBOX_HEADER: &str = "switchboard-mailbox";
 /// On a 503: the daemon is draining and did not start this message. Its value is a [`Draining::as_str`].
 pub const DRAINING_HEADER: &str = "switchboard-draining";
 
+/// On the answer to `tools/list`: a token of what the listed tools stand for. The shim does not read it, and gives it to
+/// the next daemon, which judges the host's calls by the list that the host was shown.
+pub const SHOWN_HEADER: &str = "switchboard-shown";
+
 /// How long a mailbox poll waits for a message.
 pub const POLL_WAIT_MS: u64 = 25_000;
 
@@ -74,6 +78,8 @@ pub struct OpenSession<'a> {
     /// The host's own handshake, for a session that moves to a new daemon: whole messages in order. The
     /// daemon processes them without answering again.
     pub handshake: Vec<&'a RawValue>,
+    /// The token of the last list of tools that the host was shown (`SHOWN_HEADER`).
+    pub shown: Option<String>,
 }
 
 impl<'a> OpenSession<'a> {
@@ -85,6 +91,7 @@ impl<'a> OpenSession<'a> {
             version: members.text("version")?.into_owned(),
             hop: VersionRange::of(members.get("hop")?)?,
             handshake: members.get("handshake").map_or(Some(Vec::new()), messages)?,
+            shown: optional_text(&members, "shown")?,
         })
     }
 
@@ -100,6 +107,9 @@ impl<'a> OpenSession<'a> {
         if !self.handshake.is_empty() {
             let messages: Vec<&str> = self.handshake.iter().map(|message| message.get()).collect();
             body.extend([r#","handshake":["#, &messages.join(","), "]"]);
+        }
+        if let Some(shown) = &self.shown {
+            body.extend([r#","shown":"#, &quoted(shown)]);
         }
         body.push('}');
         body
@@ -236,10 +246,12 @@ mod tests {
         let message = r#"{"id": 1.0,"x":"\u00e9"}"#;
         let handshake = [serde_json::from_str(message).unwrap()].to_vec();
         let workspace = Some("/a \"b\"\n".to_owned());
-        let open = OpenSession { workspace, child: None, version: "1.2".into(), hop: HOP, handshake }.json();
+        let (version, shown) = ("1.2".to_owned(), Some("t".to_owned()));
+        let open = OpenSession { workspace, child: None, version, hop: HOP, handshake, shown }.json();
         let read = OpenSession::parse(open.as_bytes()).unwrap();
         assert_eq!((read.workspace.as_deref(), read.child), (Some("/a \"b\"\n"), None));
         assert_eq!((read.version.as_str(), read.hop), ("1.2", HOP));
+        assert_eq!(read.shown.as_deref(), Some("t"));
         assert_eq!(read.handshake.iter().map(|raw| raw.get()).collect::<Vec<_>>(), [message]);
 
         let opened = SessionOpened { session: "s\"".into(), boot: "b".into(), hop: 7 };
@@ -263,7 +275,7 @@ mod tests {
         {
             assert!(OpenSession::parse(wrong.as_bytes()).is_none(), "{wrong}");
         }
-        for member in [r#""workspace":1"#, r#""child":{}"#, r#""handshake":{}"#, r#""handshake":null"#] {
+        for member in [r#""shown":1"#, r#""workspace":1"#, r#""child":{}"#, r#""handshake":{}"#, r#""handshake":null"#] {
             let body = format!(r#"{{"version":"1",{RANGE},{member}}}"#);
             assert!(OpenSession::parse(body.as_bytes()).is_none(), "{body}");
         }

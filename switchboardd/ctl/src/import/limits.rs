@@ -10,7 +10,7 @@ use switchboard_hosts::import::startup_ms;
 use switchboard_hosts::limits::ToolLimits;
 use switchboard_hosts::limits::rules::{HostRules, RuleFile};
 use switchboard_hosts::machine::Machine;
-use switchboard_hosts::suite_settings::{SuiteSettings, exposed, with_settings};
+use switchboard_hosts::suite_settings::{SuiteSettings, confirmed, exposed, with_settings};
 use switchboard_hosts::swap::{Edit, swap};
 use switchboard_hosts::{Host, HostFileError};
 
@@ -54,7 +54,7 @@ pub(super) fn settle(config: &str, results: &mut [ImportResult]) -> BTreeMap<Str
             }
         }
     }
-    results.iter_mut().for_each(note);
+    results.iter_mut().for_each(|result| note(config, result));
     settings.retain(|_, settings| !settings.is_empty());
     settings
 }
@@ -75,18 +75,27 @@ fn together<'a>(
         }
     }
     let is_same = limits.allow == before.allow && limits.deny == before.deny;
-    let limits = if is_same {
-        ToolLimits::default()
-    } else {
-        ToolLimits { allow: limits.allow, deny: limits.deny, ..ToolLimits::default() }
-    };
+    let confirm = confirmed(config, name).map_err(|error| error.why)?.with(&limits.confirm);
+    let (allow, deny) = if is_same { Default::default() } else { (limits.allow, limits.deny) };
+    // Why it cannot be carried over is said with the server.
+    let confirm = confirm.ok().flatten().unwrap_or_default();
+    let limits = ToolLimits { allow, deny, confirm, ..ToolLimits::default() };
     Ok(SuiteSettings { limits, spawn_ms, in_workspace })
 }
 
 /// Says what each host's limits were, and which settings are not carried over.
-fn note(result: &mut ImportResult) {
+fn note(config: &str, result: &mut ImportResult) {
     let Ok(limits) = &result.limits else { return };
     let mut notes: Vec<String> = limits.sentence().into_iter().collect();
+    let before = result.outcome.name().and_then(|name| confirmed(config, name).ok());
+    let conflict = before.and_then(|before| before.with(&limits.confirm).err());
+    notes.extend(match (limits.confirm_sentence(), conflict) {
+        (Some(sentence), None) => {
+            Some(format!("{sentence} (`confirm`; an editor that cannot ask is refused)"))
+        }
+        (Some(sentence), Some(why)) => Some(format!("left out: {sentence}; {why}")),
+        (None, _) => None,
+    });
     notes.extend(limits.left_out.iter().map(|what| {
         format!("{what} is left out: with Switchboard, an editor asks about a server and not about each tool")
     }));

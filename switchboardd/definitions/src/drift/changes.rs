@@ -31,7 +31,7 @@ pub(super) struct AcceptedTool {
 pub(super) type AcceptedTools = BTreeMap<String, AcceptedTool>;
 
 /// One tool that is not as it was accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolChange {
     /// Its name, visible and clipped.
     pub tool: String,
@@ -39,16 +39,21 @@ pub struct ToolChange {
     /// The differences, in words.
     pub details: Vec<String>,
     pub becomes_destructive: bool,
+    /// It said that it only reads, and does not now.
+    pub loses_read_only: bool,
+    /// It said that it destroys nothing, and does not now, nor that it only reads.
+    pub loses_harmless: bool,
     /// It said nothing or that it writes, and now says that it only reads.
     pub gains_read_only: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChangeKind {
     Added,
     Removed,
     /// Another name for the same definition; has the old name.
     Renamed(String),
+    #[default]
     Changed,
 }
 
@@ -77,6 +82,12 @@ impl ToolChange {
             (_, false) => {}
             (ToolChangeKind::Added, true) => text.push_str(", which says that it is destructive"),
             (_, true) => text.push_str(" and now says that it is destructive"),
+        }
+        if self.loses_read_only {
+            text.push_str(" and no longer says that it only reads");
+        }
+        if self.loses_harmless {
+            text.push_str(" and no longer says that it destroys nothing");
         }
         if self.gains_read_only {
             text.push_str(" and now says that it only reads");
@@ -125,6 +136,12 @@ pub(super) fn compare(accepted: &AcceptedTools, tools: &[ListedText<'_>]) -> (Dr
         marks.push(mark(tool.name, &known.digest));
         changes.extend(before.versions.last().map(|before| changed(tool.name, before, &known)));
     }
+    drift.read_before = accepted
+        .iter()
+        .filter(|(_, tool)| !tool.may_be_absent)
+        .filter(|(_, tool)| tool.versions.last().is_some_and(|last| last.read_only == Some(true)))
+        .map(|(key, _)| key.as_str().into())
+        .collect();
     let gone = accepted.iter().filter(|(key, tool)| !tool.may_be_absent && !seen.contains(*key));
     let mut gone: Vec<(&String, &AcceptedTool)> = gone.collect();
     // A new tool with the definition of one that is gone has been renamed.
@@ -150,16 +167,17 @@ pub(super) fn compare(accepted: &AcceptedTools, tools: &[ListedText<'_>]) -> (Dr
         changes.push(ToolChange {
             tool: name(key),
             kind: ToolChangeKind::Removed,
-            details: Vec::new(),
-            becomes_destructive: false,
-            gains_read_only: false,
+            ..ToolChange::default()
         });
     }
     if marks.len() > MAX_MARKS {
         marks = vec![mark("", &marks.join(" "))];
     }
     // A stable sort: the server's order otherwise.
-    changes.sort_by_key(|change| (!change.becomes_destructive, !change.gains_read_only));
+    changes.sort_by_key(|change| {
+        let loses = change.loses_read_only || change.loses_harmless;
+        (!change.becomes_destructive, !loses, !change.gains_read_only)
+    });
     drift.more = changes.len().saturating_sub(MAX_SHOWN);
     changes.truncate(MAX_SHOWN);
     drift.changes = changes;
@@ -178,11 +196,17 @@ fn changed(tool: &str, before: &KnownTool, after: &KnownTool) -> ToolChange {
             before.bytes, after.bytes
         )],
     };
+    let becomes_destructive = after.destructive == Some(true) && before.destructive != Some(true);
     ToolChange {
         tool: name(tool),
         kind: ToolChangeKind::Changed,
         details,
-        becomes_destructive: after.destructive == Some(true) && before.destructive != Some(true),
+        loses_read_only: before.read_only == Some(true) && after.read_only != Some(true),
+        loses_harmless: before.destructive == Some(false)
+            && after.destructive != Some(false)
+            && after.read_only != Some(true)
+            && !becomes_destructive,
+        becomes_destructive,
         gains_read_only: after.read_only == Some(true) && before.read_only != Some(true),
     }
 }
@@ -191,9 +215,7 @@ fn renamed_from(tool: &str, from: &str) -> ToolChange {
     ToolChange {
         tool: name(tool),
         kind: ToolChangeKind::Renamed(name(from)),
-        details: Vec::new(),
-        becomes_destructive: false,
-        gains_read_only: false,
+        ..ToolChange::default()
     }
 }
 
@@ -211,7 +233,7 @@ fn added(tool: &str, known: &KnownTool) -> ToolChange {
         kind: ToolChangeKind::Added,
         details,
         becomes_destructive: known.destructive == Some(true),
-        gains_read_only: false,
+        ..ToolChange::default()
     }
 }
 
@@ -264,6 +286,44 @@ mod tests {
             &[("z", "{}"), a, ("b", destroys)],
             &["new tool `b`, which says that it is destructive", "new tool `z`"],
         );
+    }
+
+    #[test]
+    fn a_tool_that_stops_saying_that_it_is_harmless_is_named_first() {
+        let reads = r#"{"annotations":{"readOnlyHint":true}}"#;
+        let adds = r#"{"annotations":{"readOnlyHint":false,"destructiveHint":false}}"#;
+        let destroys = r#"{"annotations":{"destructiveHint":true}}"#;
+        let a = ("a", r#"{"description":"A"}"#);
+        let lost_reading = "tool `b` changed and no longer says that it only reads";
+        let lost_harmless = "tool `b` changed and no longer says that it destroys nothing";
+        check(&[a, ("b", reads)], &[("a", "{}"), ("b", "{}")], &[lost_reading, "tool `a` changed"]);
+        check(&[a, ("b", adds)], &[("a", "{}"), ("b", "{}")], &[lost_harmless, "tool `a` changed"]);
+        check(&[("b", reads)], &[("b", adds)], &[lost_reading]);
+        check(&[("b", adds)], &[("b", reads)], &["tool `b` changed and now says that it only reads"]);
+        check(&[("b", adds)], &[("b", destroys)], &["tool `b` changed and now says that it is destructive"]);
+        check(
+            &[("b", reads)],
+            &[("b", destroys)],
+            &["tool `b` changed and now says that it is destructive and no longer says that it only reads"],
+        );
+    }
+
+    #[test]
+    fn what_only_read_when_it_was_accepted_is_known() {
+        let reads = r#"{"annotations":{"readOnlyHint":true}}"#;
+        let names = |accepted: &AcceptedTools| {
+            let (drift, _) = compare(accepted, &texts(&[("x", "{}")]));
+            let mut names: Vec<String> = drift.read_before.iter().map(|name| name.to_string()).collect();
+            names.sort();
+            names
+        };
+        let mut before = accepted(&[("a", reads), ("b", "{}"), ("c", reads)]);
+        assert_eq!(names(&before), ["a", "c"]);
+        // The user accepted it as one that writes, and a list without the other.
+        let silent = KnownTool::of(ListedText { name: "a", raw: "{}" });
+        before.get_mut("a").unwrap().versions.push(silent);
+        before.get_mut("c").unwrap().may_be_absent = true;
+        assert!(names(&before).is_empty());
     }
 
     #[test]

@@ -119,6 +119,47 @@ fn settings_that_are_not_carried_over_are_named() {
     assert_eq!(left("gemini", json!({"trust": false}), "", ""), [""; 0]);
     let rules = r#"{"permissions": {"ask": ["mcp__my_fs__a"], "allow": ["mcp__my_fs__b", "Bash"]}}"#;
     let limits = read("claude-code", json!({}), "", rules).unwrap();
-    assert_eq!(limits.left_out, ["`permissions.ask` of Claude Code", "`permissions.allow` of Claude Code"]);
-    assert_eq!(limits.confirm, BTreeSet::from(["a".to_owned()]));
+    assert_eq!(limits.left_out, ["`permissions.allow` of Claude Code"]);
+    assert_eq!(
+        left("codex", json!({"default_tools_approval_mode": "approve"}), "", ""),
+        ["`default_tools_approval_mode` of Codex"]
+    );
+}
+
+#[test]
+fn what_a_host_asks_about_is_confirmed() {
+    let asked = |id: &str, entry: Value, own: &str, rules: &str| {
+        let limits = read(id, entry, own, rules).unwrap();
+        let globs: Vec<String> = limits.confirm.into_iter().collect();
+        (globs.join(" "), limits.confirm_sources.into_iter().collect::<Vec<_>>().join(" "), limits.left_out)
+    };
+    let expect = |globs: &str, source: &str, left_out: &[&str]| {
+        let left_out = left_out.iter().map(|what| (*what).to_owned()).collect::<Vec<_>>();
+        (globs.to_owned(), source.to_owned(), left_out)
+    };
+    let rules = r#"{"permissions": {"ask": ["mcp__my_fs__a", "mcp__my_fs__rm_*"]}}"#;
+    assert_eq!(
+        asked("claude-code", json!({}), "", rules),
+        expect("a rm_*", "`permissions.ask` of Claude Code", &[])
+    );
+    let codex = |entry: Value| asked("codex", entry, "", "");
+    assert_eq!(
+        codex(json!({"tools": {"a": {"approval_mode": "prompt"}, "b": {"approval_mode": "approve"}}})),
+        expect("a", "`tools` of Codex (`approval_mode`)", &["`tools` of Codex (`approval_mode`)"])
+    );
+    assert_eq!(
+        codex(json!({"default_tools_approval_mode": "prompt"})),
+        expect("*", "`default_tools_approval_mode` of Codex", &[])
+    );
+    let excepted = json!({"default_tools_approval_mode": "prompt", "tools": {"b": {"approval_mode": "approve"}}});
+    assert_eq!(codex(excepted).0, "");
+    let open = |own: &str| asked("opencode", json!({}), own, "");
+    let source = "`permission` of OpenCode";
+    assert_eq!(open(r#"{"permission": {"my_fs_w*": "ask"}}"#), expect("w*", source, &[]));
+    // The last rule wins; where that cannot be said, the question stays.
+    assert_eq!(open(r#"{"permission": {"my_fs_w": "ask", "my_fs_*": "allow"}}"#), expect("", "", &[]));
+    assert_eq!(
+        open(r#"{"permission": {"my_fs_*": "ask", "my_fs_r": "allow"}}"#),
+        expect("*", source, &["`permission` of OpenCode (`r` without a question)"])
+    );
 }

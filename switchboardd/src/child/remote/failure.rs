@@ -4,6 +4,7 @@ use switchboard_definitions::definition::DisplayUrl;
 use switchboard_wire::visible::clipped;
 
 use super::auth::AuthError;
+use crate::observe::metrics::failure_kind::FailureKind;
 
 /// More than a clipped text of a server takes, hidden characters escaped.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
@@ -74,17 +75,17 @@ impl RemoteError {
     }
 
     /// A stable identifier for programs.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> FailureKind {
         match self {
-            Self::Unreachable { .. } => "child_unreachable",
-            Self::Cut { .. } => "connection_lost",
-            Self::Auth(_) => "needs_login",
-            Self::Forbidden { .. } => "credentials_refused",
-            Self::CrossOriginRedirect { .. } | Self::BadRedirect => "redirected",
+            Self::Unreachable { .. } => FailureKind::ChildUnreachable,
+            Self::Cut { .. } => FailureKind::ConnectionLost,
+            Self::Auth(_) => FailureKind::NeedsLogin,
+            Self::Forbidden { .. } => FailureKind::CredentialsRefused,
+            Self::CrossOriginRedirect { .. } | Self::BadRedirect => FailureKind::Redirected,
             Self::Status { .. } | Self::WrongContentType { .. } | Self::Encoded { .. } | Self::Unanswered => {
-                "bad_answer"
+                FailureKind::BadAnswer
             }
-            Self::Changed { .. } => "child_changed",
+            Self::Changed { .. } => FailureKind::ChildChanged,
         }
     }
 }

@@ -83,6 +83,7 @@ pub(in crate::http) fn suite_json(catalog: &Catalog, suite: &Suite, access: Acce
         && let Some(drift) = baseline.drift().filter(|drift| !drift.is_none())
     {
         body["drift"] = drift.to_json(baseline.holds());
+        body["drift"]["keepsSplit"] = suite.keeps_split().into();
     }
     if let Ok(Launch::Remote(remote)) = &suite.definition.launch {
         body["url"] = shown_url(&remote.url).into();

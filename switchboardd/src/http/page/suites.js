@@ -157,7 +157,7 @@ function details() {
       ["for", suite.description],
       ["last error", suite.lastError],
       [suite.state === "held" ? "would run" : "an update would run", suite.waiting],
-      [drift?.held ? "tools held" : "tools changed", drift && [drift.summary, ...(drift.changes ?? []).flatMap((change) => change.details)].join("; ")],
+      [drift?.held ? "tools held" : "tools changed", drift && [drift.summary, ...(drift.keepsSplit ? ["stays two tools until you accept this"] : []), ...(drift.changes ?? []).flatMap((change) => change.details)].join("; ")],
       ["at", suite.url],
       ["pool", pool && `scope ${pool.scope}, ${pool.warm} warm, at most ${pool.max}; ${figures.children(suite).length} running, ${idle} idle, ${plural(pool.starts, "start")} so far; idle ones go after ${span(pool.idleMs)}`],
       ["file", suite.file],

@@ -139,7 +139,7 @@ impl StreamedCall {
                 biased;
                 reason = aborted => {
                     let is_stopping = matches!(reason, Ok(AbortReason::ShuttingDown));
-                    let kind = if is_stopping { Failure::ShuttingDown.kind() } else { outcome::CANCELLED };
+                    let kind = if is_stopping { Failure::ShuttingDown.kind().as_str() } else { outcome::CANCELLED };
                     record_refusal(self.origin.context(), request, kind);
                     if is_stopping {
                         let answer = Failure::ShuttingDown.answer(request.era(), &method, id.get());

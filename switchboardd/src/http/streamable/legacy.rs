@@ -68,7 +68,7 @@ pub(super) async fn post(
                 let (caller, via, parent) = (&session.caller, EntryPoint::Streamable, None);
                 let context = RequestContext { daemon, session: &session, face: &face, caller, via, parent };
                 let request = IncomingRequest { id, method: methods::TOOLS_CALL, params };
-                face::record_refusal(context, request, failure.kind());
+                face::record_refusal(context, request, failure.kind().as_str());
                 let answer = failure.answer(ProtocolEra::Legacy, methods::TOOLS_CALL, id.get());
                 return Ok(json_response(StatusCode::OK, answer));
             }

@@ -50,7 +50,7 @@ pub(super) async fn post(
             let (caller, parent) = (&session.caller, None);
             let context = RequestContext { daemon, session: &session, face: &face, caller, via, parent };
             let request = IncomingRequest { id: *id, method: methods::TOOLS_CALL, params: *params };
-            record_refusal(context, request, Failure::NotStarted.kind());
+            record_refusal(context, request, Failure::NotStarted.kind().as_str());
             let answer = Failure::NotStarted.answer(ProtocolEra::Modern, methods::TOOLS_CALL, id.get());
             return Ok(json_response(StatusCode::OK, answer));
         }

@@ -10,6 +10,7 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::clipped_lines;
 use tokio::time::Instant;
 
+use super::failure_kind::FailureKind;
 use super::names::LabelName;
 use super::series::EntryPoint;
 use super::suite_metrics::SuiteMetrics;
@@ -87,7 +88,7 @@ pub enum ReplyKind {
     #[default]
     Answer,
     /// A refusal of the daemon: nothing was sent to the child. With the reason for programs.
-    Refusal(&'static str),
+    Refusal(FailureKind),
     /// A question. A modern host comes back with the answer in a request of its own.
     Question,
 }
@@ -200,10 +201,10 @@ impl OperationNotes {
         self.lock().introspects = true;
     }
 
-    /// The operation failed in the daemon or in transit. `kind` is one of the documented error words.
-    pub fn record_failure(&self, kind: &'static str, why: &impl Display) {
+    /// The operation failed in the daemon or in transit.
+    pub fn record_failure(&self, kind: FailureKind, why: &impl Display) {
         let mut noted = self.lock();
-        noted.error = Some(kind);
+        noted.error = Some(kind.as_str());
         noted.message = Some(clipped_lines(&why.to_string(), MAX_ERROR_CHARS));
     }
 
