@@ -65,9 +65,10 @@ impl Suite {
             return Ok(self.not_allowed(subtool));
         }
         let mut args = params.arguments.get("args").filter(|args| args.get() != "null");
-        let rewritten;
+        let (rewritten, with_query);
+        let may_take_query = args.is_none() && !call.by_own_name && lenient::has_query(params.arguments);
         if args.is_none_or(|args| !args.get().starts_with('{')) {
-            rewritten = match lenient::arguments(params.arguments, args) {
+            rewritten = match lenient::arguments(params.arguments, args, false) {
                 Ok(rewritten) => rewritten,
                 Err(_) if call.by_own_name => return Ok(tool_error("`arguments` must be an object")),
                 Err(sentence) => return Ok(tool_error(sentence)),
@@ -81,6 +82,10 @@ impl Suite {
         let own_process = self.pool.as_ref().is_some_and(|pool| pool.settings().scope == Scope::Call);
         let send_right = if own_process { None } else { caller.send_queue(self.child_name()).await };
         let mut lease = self.lease(call).await?;
+        if may_take_query && self.takes_query(&lease, call, subtool).await {
+            with_query = lenient::arguments(params.arguments, None, true).ok().flatten();
+            args = with_query.as_deref().and_then(|args| Raw::parse(args.as_bytes()));
+        }
         if self.settings.validate != Some(false) {
             let mut checked = self.check(&lease, call, subtool, args).await;
             if is_unsent(&checked) {
@@ -127,6 +132,12 @@ impl Suite {
         let sent = sent.map_err(|error| self.unavailable(Some(subtool), error))?;
         drop(send_right);
         self.await_response(sent, call, methods::TOOLS_CALL, &params).await
+    }
+
+    /// Whether the subtool has an argument `query`. A list that cannot be read now is read again for the call.
+    async fn takes_query(&self, lease: &Lease, call: CallContext<'_>, subtool: &str) -> bool {
+        let list = lease.tools(self.limits, call.asked).await;
+        list.ok().as_ref().and_then(|list| list.find(subtool)).is_some_and(|tool| tool.takes("query"))
     }
 
     /// Asks the user, and runs the call if the answer is yes.
