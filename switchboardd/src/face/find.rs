@@ -27,7 +27,7 @@ pub(super) async fn run(catalog: &Catalog, request: HostRequest<'_>) -> FindOutc
     };
     let (Some(suite), Some(given), Some(params)) = (catalog.tool_name(&suite), given, request.params.raw)
     else {
-        return FindOutcome::Said(find_tool::no_suite(&suite));
+        return FindOutcome::Said(find_tool::no_suite(&catalog.suites, &suite));
     };
     // The suite gets the same request under its own name.
     let mut for_suite = remove_members(given, |key| key == "suite");
