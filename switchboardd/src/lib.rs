@@ -63,6 +63,7 @@ pub use pool::baseline::server_version;
 pub use pool::manifest::{Manifest, Manifests};
 pub use record::{CallRecord, RecordEntry, RecordFiles};
 pub use reload::watch::folder::Folder;
+pub use savings::estimate::estimated_tokens;
 pub use savings::tokens::{COUNT_TOKENS, TOKENIZER};
 pub use state::{Daemon, page_access};
 pub use suite::failure::Failure;
