@@ -37,4 +37,5 @@ install
 case " $* " in
 *" codex "* | *" opencode "*) install long ;;
 esac
-exec "$here/.cache/node" "$here/run.mjs" "$@"
+"$here/.cache/node" "$here/run.mjs" "$@"
+"$here/.cache/node" "$here/reach.mjs" "$@"

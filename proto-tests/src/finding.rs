@@ -6,8 +6,10 @@
 
 pub mod answer;
 pub mod before;
+pub mod choice;
 pub mod cost;
 pub mod hosts;
+pub mod long;
 pub mod measure;
 pub mod recorded;
 pub mod replay;

@@ -254,6 +254,13 @@ fn a_server_that_cannot_be_used_says_why_and_what_to_do() {
         });
         assert!(text.starts_with(expect), "{text}");
     }
+    // After five failures within a minute it rests.
+    until_true("the rest", TEST_TIMEOUT, || {
+        shim.call("dying", "echo", "{}");
+        description(&mut shim, "dying_suite").starts_with(
+            "Not available: it keeps failing (exited with status 1 when it was started); see `switchboard logs dying_suite`. A call tries again after a pause.",
+        )
+    });
     // The remedy works, and the description follows.
     home.write(".config/switchboard/env", "NO_SUCH_TOKEN=hunter2\n");
     set_private(&home.config_folder().join("env"));

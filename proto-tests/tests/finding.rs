@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::TEST_TIMEOUT;
+use proto_tests::bins::bins;
 use proto_tests::home::Home;
 use proto_tests::shim::Shim;
 use proto_tests::wait::until_true;
@@ -49,6 +50,9 @@ fn calls_that_can_be_read_in_one_way_run() {
         (r#"{"subtool":"echo","args":{"z":1},"beside":2}"#, r#"{"z":1}"#),
         (r#"{"action":"call","subtool":"echo","args":""}"#, "{}"),
         (r#"{"action":"call","subtool":"echo","args":{"deep":"{\"a\":1}"}}"#, r#"{"deep":"{\"a\":1}"}"#),
+        // `query` belongs to `introspect`, unless the subtool has an argument of that name.
+        (r#"{"subtool":"echo","z":1.50,"query":"x"}"#, r#"{"z":1.50}"#),
+        (r#"{"subtool":"echo","query":null,"z":1}"#, r#"{"z":1}"#),
     ] {
         let answer = shim.request("tools/call", &format!(r#"{{"name":"k_suite","arguments":{arguments}}}"#));
         assert!(answer.contains(&format!(r#""args":{received}"#)), "{arguments}: {answer}");
@@ -57,6 +61,55 @@ fn calls_that_can_be_read_in_one_way_run() {
         let (text, is_error) = used(&mut shim, "k_suite", &json!({"subtool": "echo", "args": wrong}));
         assert!(is_error && text.contains("`args` must be an object"), "{wrong}: {text}");
     }
+}
+
+#[test]
+fn a_flat_query_is_an_argument_where_the_subtool_has_one() {
+    let home = Home::new();
+    home.definition(
+        "tavily",
+        &json!({"mcpServers": {"tavily": home.entry(&bins().replay_child, &["tavily"], &[])}}).to_string(),
+    );
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    for (arguments, received) in [
+        (r#"{"subtool":"tavily_search","query":"x"}"#, r#"{"query":"x"}"#),
+        (
+            r#"{"action":"call","subtool":"tavily_search","query":"x","max_results":3}"#,
+            r#"{"query":"x","max_results":3}"#,
+        ),
+        (r#"{"subtool":"tavily_search","query":"x","args":{"query":"y"}}"#, r#"{"query":"y"}"#),
+    ] {
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        let (text, is_error) = used(&mut shim, "tavily_suite", &arguments);
+        let received: Value = serde_json::from_str(received).unwrap();
+        assert_eq!((text, is_error), (format!("tavily_search {received}"), false), "{arguments}");
+    }
+    let found = json!({"action": "introspect", "subtool": "tavily_search", "query": "x"});
+    assert!(used(&mut shim, "tavily_suite", &found).0.contains(r#""tools":[{"name":"tavily_search""#));
+    // Without an argument of that name nothing was given.
+    let (text, is_error) = used(&mut shim, "tavily_suite", &json!({"subtool": "tavily_map", "query": "x"}));
+    assert!(is_error && text.contains("missing argument `url`"), "{text}");
+}
+
+#[test]
+fn a_compact_list_is_always_one_line_each_if_the_user_wants_that() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.config(&json!({"introspection": {"mode": "compact"}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let (all, _) = used(&mut shim, "k_suite", &json!({"action": "introspect"}));
+    assert!(
+        all.starts_with("Left out: descriptions of arguments")
+            && all.contains("\nstrict(need: string, may?: "),
+        "{all}"
+    );
+    assert!(!all.contains("inputSchema"), "{all}");
+    let (one, _) = used(&mut shim, "k_suite", &json!({"action": "introspect", "subtool": "strict"}));
+    assert!(one.starts_with(r#"{"tools":[{"name":"strict""#) && one.contains("inputSchema"), "{one}");
+    let full = json!({"action": "introspect", "args": {"verbosity": "full"}});
+    assert!(used(&mut shim, "k_suite", &full).0.contains("inputSchema"));
 }
 
 #[test]
@@ -133,11 +186,51 @@ fn one_tool_searches_all_suites_and_calls_none() {
     for wrong in [json!({}), json!({"query": " "}), json!({"suite": "three", "subtool": "x"})] {
         assert!(used(&mut shim, "find", &wrong).1, "{wrong}");
     }
+    for (typed, near) in [("two_siute", "two_suite"), ("onee", "one_suite"), ("the-two-server", "two_suite")]
+    {
+        let (said, _) = used(&mut shim, "find", &json!({"suite": typed, "subtool": "x"}));
+        assert!(said.contains(&format!("there is no suite `{typed}`; did you mean `{near}`?")), "{said}");
+    }
 }
 
-/// A user who allows `find` allows no call.
+/// Hosts that read the list once reach what is added later.
 #[test]
-fn find_calls_nothing_of_a_split_server() {
+fn a_server_that_was_added_later_is_found_and_called() {
+    let home = Home::new();
+    home.child("one", &["echo"]);
+    home.config(&json!({"aggregate": {"find": true}}));
+    let _daemon = home.daemon();
+    let mut shim = home.raw_shim();
+    let instructions = shim.initialize()["result"]["instructions"].as_str().unwrap().to_owned();
+    assert!(instructions.contains("`find` searches all suites"), "{instructions}");
+    assert_eq!(shim.tools().into_keys().collect::<Vec<_>>(), ["find", "one_suite"]);
+    let list = home.path().join("later.tools");
+    let tool = json!({"name": "progress", "description": "Tells the progress", "inputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": true}});
+    std::fs::write(&list, json!({"tools": [tool]}).to_string()).unwrap();
+    home.child("later", &["annotated", list.to_str().unwrap()]);
+    home.child("broken", &["exit-at-start", "1"]);
+    home.run_ok(&["reload"]);
+    let (found, _) = used(&mut shim, "find", &json!({"query": "tell the progress of later"}));
+    assert!(found.contains("never ran: ") && found.contains("later_suite"), "{found}");
+    let (said, is_error) =
+        used(&mut shim, "find", &json!({"suite": "later", "subtool": "progress", "args": {"z": 1}}));
+    assert!(!is_error, "{said}");
+    let (found, _) = used(&mut shim, "find", &json!({"query": "tell the progress of later"}));
+    assert!(found.starts_with("1. later_suite: progress()"), "{found}");
+    // A server that cannot be used says so, with the remedy.
+    assert!(!found.contains("Not available"), "{found}");
+    used(&mut shim, "find", &json!({"suite": "broken"}));
+    let (found, _) = used(&mut shim, "find", &json!({"query": "tell the progress"}));
+    assert!(
+        found.contains("\nbroken_suite: Not available: it exited with status 1 when it was started; see `switchboard logs broken_suite`."),
+        "{found}"
+    );
+}
+
+/// A user who allows `find` allows nothing that may write.
+#[test]
+fn find_calls_only_what_reads_of_a_split_server() {
     let home = Home::new();
     let list = home.path().join("fs.tools");
     let tool = |name: &str, reads: bool| {
@@ -156,21 +249,23 @@ fn find_calls_nothing_of_a_split_server() {
     assert!(found.starts_with("1. fs_suite_write: remove()"), "{found}");
     for subtool in ["get", "remove"] {
         for suite in ["fs", "fs_suite", "fs_suite_write"] {
-            for wrong in [
+            for call in [
                 json!({"suite": suite, "subtool": subtool, "args": {}}),
                 json!({"suite": suite, "subtool": subtool, "args": {"id": 1}}),
                 json!({"suite": suite, "subtool": subtool, "action": "call"}),
                 json!({"suite": suite, "subtool": subtool, "action": ["call"]}),
             ] {
-                let (said, is_error) = used(&mut shim, "find", &wrong);
-                assert!(is_error && said.contains("calls nothing"), "{wrong}: {said}");
+                let (said, is_error) = used(&mut shim, "find", &call);
+                assert_eq!(is_error, subtool == "remove", "{call}: {said}");
+                assert!(!is_error || said.contains("call it with `fs_suite_write`"), "{call}: {said}");
             }
         }
     }
     // A member twice is read in one way only.
     let twice = r#"{"name":"find","arguments":{"suite":"fs_suite_write","action":"introspect","action":"call","subtool":"remove"}}"#;
     shim.request("tools/call", twice);
-    assert!(!list.with_extension("calls").exists());
+    let ran = std::fs::read_to_string(list.with_extension("calls")).unwrap();
+    assert!(ran.contains("get") && !ran.contains("remove"), "{ran}");
 }
 
 #[test]

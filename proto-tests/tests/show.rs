@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use proto_tests::bins::bins;
 use proto_tests::shim::{kind_of, structured, text_of};
 use proto_tests::streamable::{HttpHost, ModernHost, with_meta};
 use proto_tests::wait::until_true;
@@ -442,7 +443,7 @@ fn a_change_of_the_setting_drops_nothing() {
 }
 
 #[test]
-fn auto_shows_what_takes_fewer_bytes_and_does_not_flip() {
+fn auto_shows_what_takes_fewer_tokens_and_does_not_flip() {
     let home = Home::new();
     let long = |length: usize| json!({"name": "one", "description": "x".repeat(length), "inputSchema": {"type": "object"}});
     let server = Server::new(&home, "k", &[long(100), tool("change")]);
@@ -451,21 +452,19 @@ fn auto_shows_what_takes_fewer_bytes_and_does_not_flip() {
     home.config(&auto);
     let daemon = home.daemon();
     let mut shim = home.shim();
-    let suite = shim.request("tools/list", "{}");
     run_once(&mut shim, &["k", "large"], &["one"]);
     assert_eq!(names(&mut shim), ["change", "large_suite", "one"]);
-    let tools = shim.request("tools/list", "{}");
-    assert!(tools.len() < suite.len(), "{} {}", tools.len(), suite.len());
     until_true("the reason", TEST_TIMEOUT, || {
         let why = daemon.suite("large")["show"]["whySuite"].as_str().unwrap_or_default().to_owned();
-        why.starts_with("its tools take 3") && why.contains("bytes, the suite ")
+        why.starts_with("its tools take about 6") && why.contains(" tokens; the suite and what it answers ")
     });
-    // The description of the suite grows with those of the tools: about 690 bytes. A little more than that is no change,
-    // also not after a reload; a quarter more is.
+    // The suite and what it answers grow with the descriptions of the tools, but only to the bounds of summaries. A little
+    // more than that is no change, also not after a reload; a quarter more is.
     let bytes = |length: usize| format!("{},{}", long(length), tool("change")).len() + 1;
     let size = |daemon: &proto_tests::DaemonProcess| {
         let why = daemon.suite("k")["show"]["whySuite"].as_str().unwrap_or_default().to_owned();
-        why.rsplit(' ').next().and_then(|number| number.parse::<usize>().ok())
+        let tokens = why.rsplit(' ').next().and_then(|number| number.parse::<usize>().ok());
+        tokens.map(|tokens| tokens * 445 / 100)
     };
     let grows = |shim: &mut Shim, length: usize| {
         server.lists(&[long(length), tool("change")]);
@@ -490,6 +489,28 @@ fn auto_shows_what_takes_fewer_bytes_and_does_not_flip() {
     home.config(&json!({"record": "off", "suites": auto["suites"]}));
     home.run_ok(&["reload"]);
     assert!(names(&mut shim).contains(&"one".to_owned()), "it stays over a reload");
+}
+
+/// Where asking a suite what it has costs more than the tools themselves.
+#[test]
+fn auto_shows_real_servers_with_one_or_two_tools() {
+    let home = Home::new();
+    let servers = ["fetch", "time", "git", "tavily"];
+    for server in servers {
+        let entry = home.entry(&bins().replay_child, &[server], &[]);
+        home.definition(server, &json!({"mcpServers": {server: entry}}).to_string());
+    }
+    let auto = servers.map(|server| (server.to_owned(), json!({"show": "auto"})));
+    home.config(&json!({"suites": auto.into_iter().collect::<serde_json::Map<_, _>>()}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    run_once(&mut shim, &servers, &["fetch", "get_current_time", "convert_time"]);
+    until_true("the reasons", TEST_TIMEOUT, || {
+        let why =
+            |server: &str| daemon.suite(server)["show"]["whySuite"].as_str().unwrap_or_default().to_owned();
+        ["git", "tavily"].iter().all(|server| why(server).contains(" tokens; the suite and what it answers "))
+    });
+    assert_eq!(names(&mut shim), ["convert_time", "fetch", "get_current_time", "git_suite", "tavily_suite"]);
 }
 
 #[test]

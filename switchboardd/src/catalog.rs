@@ -29,7 +29,7 @@ use crate::catalog::listed_tools::{ListedTools, ToolPrints};
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
-use crate::suite::{ShownForm, Suite, SuitePart, find_tool};
+use crate::suite::{ShownForm, Suite, SuitePart};
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -133,7 +133,7 @@ impl Catalog {
         let is_reserved = |name: &str| {
             by_name.contains_key(name) || by_writing_name.contains_key(name) || find_tool == Some(name)
         };
-        let listed_tools = ListedTools::new(&suites, find_tool.map(find_tool::definition), is_reserved);
+        let listed_tools = ListedTools::new(&suites, find_tool, is_reserved);
         let by_child =
             suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();
         let (personal, own) = (personal.clone(), own.cloned());

@@ -63,6 +63,7 @@ pub use pool::baseline::server_version;
 pub use pool::manifest::{Manifest, Manifests};
 pub use record::{CallRecord, RecordEntry, RecordFiles};
 pub use reload::watch::folder::Folder;
+pub use savings::estimate::estimated_tokens;
 /// Hidden first argument of `switchboard-ctl`: it prints the help of the daemon.
 pub const DAEMON_HELP: &str = "--daemon-help";
 

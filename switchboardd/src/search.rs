@@ -124,6 +124,14 @@ impl ToolWords {
         self.counts(stem)
             .is_some_and(|counts| counts[SearchField::Name as usize] + counts[SearchField::Verb as usize] > 0)
     }
+
+    /// Whether the stem stands in the name or the first sentence.
+    fn is_for(&self, stem: &str) -> bool {
+        let counts = self.counts(stem);
+        counts.is_some_and(|counts| {
+            counts[SearchField::Name as usize].max(counts[SearchField::FirstSentence as usize]) > 0
+        })
+    }
 }
 
 #[derive(Default)]
@@ -191,8 +199,16 @@ pub struct Match {
     pub score: f32,
 }
 
-/// The tools that match, best first. Equal ones stay in their order.
-pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Vec<Match> {
+/// What a query means among some tools.
+#[derive(Debug, Default, PartialEq)]
+pub struct Ranking {
+    /// The tools that match, best first. Equal ones stay in their order.
+    pub matches: Vec<Match>,
+    /// Where nothing matches: the tools that have words of the query, but do the opposite.
+    pub opposites: Vec<usize>,
+}
+
+pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Ranking {
     let vocabulary = |stem: &str| tools.iter().any(|tool| tool.counts(stem).is_some());
     let query = Query::read(first(query, QUERY_CHARS), &vocabulary, &mut |seen| {
         tools.iter().for_each(|tool| tool.words.iter().for_each(|(word, _)| seen(word)));
@@ -215,6 +231,7 @@ pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Vec<Match>
             scores[at] -= UNWANTED * effect.score;
         }
     }
+    let mut is_opposite = vec![false; tools.len()];
     for (at, tool) in tools.iter().enumerate() {
         if total > 0.0 {
             let cover = covered[at] / total;
@@ -228,7 +245,11 @@ pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Vec<Match>
             && !query.stems.iter().any(|word| tool.is_named(word) && query.actions.contains(word))
         {
             scores[at] *= 0.4;
+            is_opposite[at] = !query.actions.iter().any(|word| tool.is_for(word));
         }
+        // What the query wants undone.
+        let undone = query.unwanted.iter().flat_map(|unwanted| &unwanted.variants);
+        is_opposite[at] |= scores[at] <= 0.0 && undone.into_iter().any(|(stem, _)| tool.is_for(stem));
         if tool.is_deprecated {
             scores[at] *= 0.6;
         }
@@ -237,7 +258,11 @@ pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Vec<Match>
         scores.into_iter().enumerate().map(|(at, score)| Match { at, score }).collect();
     found.retain(|found| found.score > 0.0);
     found.sort_by(|one, other| other.score.total_cmp(&one.score));
-    found
+    if found.iter().any(|found| !is_opposite[found.at]) {
+        return Ranking { matches: found, opposites: Vec::new() };
+    }
+    let opposites = (0..tools.len()).filter(|at| is_opposite[*at]).collect();
+    Ranking { matches: Vec::new(), opposites }
 }
 
 /// The indexes of so many tools that no match names.

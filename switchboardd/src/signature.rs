@@ -1,11 +1,13 @@
 //! A tool on one line, as `click(ref: string, button?: "left"|"right" = "left")`: names, types and enum values of its
 //! arguments, in the notation that models know from TypeScript. Pure: a schema in, a text out.
 //!
-//! Any schema gives a signature. What cannot be said in one line is shown as `object` or `any`.
+//! Any schema gives a signature. What cannot be said in one line is shown as `object` or `any`, and [`Omissions`] says
+//! what kind of thing that was.
 
 pub mod prune;
 mod types;
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use switchboard_wire::envelope::quoted;
@@ -15,7 +17,7 @@ use switchboard_wire::visible::is_hidden;
 
 use types::TypeWriter;
 
-/// How many arguments are shown; the required ones come first.
+/// How many arguments are shown. The required ones come first, and all of them are shown.
 const MAX_ARGUMENTS: usize = 100;
 /// The longest default value that is shown, in bytes.
 const MAX_DEFAULT: usize = 40;
@@ -38,10 +40,38 @@ pub enum Detail {
 pub struct Signature {
     name: Box<str>,
     arguments: Vec<Argument>,
-    /// How many arguments are not among `arguments`.
+    /// How many optional arguments are not among `arguments`.
     more: usize,
     /// Whether the schema says more than a list of arguments can.
     is_partial: bool,
+    omissions: Omissions,
+}
+
+/// What a signature leaves out of its schema even in whole detail, beside the descriptions of arguments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Omissions {
+    /// What is in some objects.
+    pub objects: bool,
+    /// Some values of enums, or some types of a union.
+    pub values: bool,
+    /// Some default values.
+    pub defaults: bool,
+    /// Limits, patterns and formats of values.
+    pub limits: bool,
+    /// Rules about several arguments, such as `anyOf`; a signature shows them as `…`.
+    pub rules: bool,
+}
+
+impl Omissions {
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            objects: self.objects | other.objects,
+            values: self.values | other.values,
+            defaults: self.defaults | other.defaults,
+            limits: self.limits | other.limits,
+            rules: self.rules | other.rules,
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -61,24 +91,30 @@ impl Signature {
         let mut types = TypeWriter::new(schema);
         let shape = types.root_shape();
         signature.is_partial = shape.is_partial;
+        signature.omissions.rules = shape.is_partial;
+        let required: HashSet<&str> = shape.required.iter().map(String::as_str).collect();
         let mut properties = shape.properties;
         // A stable sort: the server's order is kept among the required and among the optional ones.
-        properties.sort_by_key(|(name, _)| !shape.required.iter().any(|required| required == name));
-        signature.more = properties.len().saturating_sub(MAX_ARGUMENTS);
-        for (name, property) in properties.into_iter().take(MAX_ARGUMENTS) {
-            let whole = types.write(property, true);
-            let flat = types.write(property, false);
+        properties.sort_by_cached_key(|(name, _)| !required.contains(&**name));
+        let shown =
+            properties.iter().filter(|(name, _)| required.contains(&**name)).count().max(MAX_ARGUMENTS);
+        signature.more = properties.len().saturating_sub(shown);
+        for (name, property) in properties.into_iter().take(shown) {
+            let (whole, mut left_out) = types.write(property, true);
+            let (flat, _) = types.write(property, false);
             let default = Members::of(property).and_then(|property| property.get("default"));
+            let default = default
+                .map(Raw::get)
+                .filter(|default| default.len() <= MAX_DEFAULT && *default != "null")
+                .filter(|default| !default.chars().any(is_hidden));
+            left_out.defaults = left_out.defaults.saturating_sub(usize::from(default.is_some()));
+            signature.omissions = signature.omissions.and(left_out.omissions());
             signature.arguments.push(Argument {
-                is_required: shape.required.iter().any(|required| *required == name),
+                is_required: required.contains(&*name),
                 name: written_name(&name).into(),
                 flat: (flat != whole).then(|| flat.into()),
                 whole: whole.into(),
-                default: default
-                    .map(Raw::get)
-                    .filter(|default| default.len() <= MAX_DEFAULT && *default != "null")
-                    .filter(|default| !default.chars().any(is_hidden))
-                    .map(Into::into),
+                default: default.map(Into::into),
             });
         }
         signature
@@ -86,6 +122,11 @@ impl Signature {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What it leaves out in whole detail.
+    pub fn omissions(&self) -> Omissions {
+        self.omissions
     }
 
     pub fn write(&self, detail: Detail, out: &mut String) {
@@ -102,10 +143,12 @@ impl Signature {
             }
             argument.write(detail, out);
         }
-        let separator = if is_first { "" } else { ", " };
+        let mut separator = if is_first { "" } else { ", " };
         if left_out > 0 {
             let _ = write!(out, "{separator}…{left_out} optional");
-        } else if self.is_partial {
+            separator = ", ";
+        }
+        if self.is_partial {
             let _ = write!(out, "{separator}…");
         }
         out.push(')');
@@ -244,11 +287,93 @@ mod tests {
         assert_eq!(signature(&all).to_text(Detail::Whole), "t(a: string, b?: any)");
         let any = json!({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}, {}]});
         assert_eq!(signature(&any).to_text(Detail::Whole), "t(a?: any, …)");
+        assert_eq!(signature(&any).to_text(Detail::Required), "t(…1 optional, …)");
+        assert!(signature(&any).omissions().rules);
         for odd in
             [json!(true), json!(false), json!([]), json!("x"), json!({"properties": 1, "required": {}})]
         {
             assert_eq!(signature(&odd).to_text(Detail::Whole), "t()", "{odd}");
         }
+    }
+
+    #[test]
+    fn a_long_union_keeps_its_type_and_counts_what_it_leaves_out() {
+        let values: Vec<String> = (0..300).map(|n| format!("value-{n}")).collect();
+        let shown = |schema: Value| signature(&json!({"properties": {"a": schema}})).to_text(Detail::Whole);
+        // `Optional[Literal[…]]` of Python.
+        let optional = shown(json!({"anyOf": [{"type": "string", "enum": values}, {"type": "null"}]}));
+        assert!(optional.starts_with(r#"t(a?: "value-0"|"value-1"|"#), "{optional}");
+        assert!(optional.ends_with(" more|null)") && optional.len() < 1200, "{optional}");
+        let each: Vec<Value> = values.iter().map(|value| json!({"const": value})).collect();
+        let each = shown(json!({"oneOf": each}));
+        assert!(each.contains(r#""value-50""#) && each.ends_with(" more)") && each.len() < 1200, "{each}");
+        let count = |text: &str| -> usize {
+            let left = text.split_once('…').unwrap().1.split(' ').next().unwrap().parse::<usize>().unwrap();
+            left + text.matches("value-").count()
+        };
+        assert_eq!((count(&optional), count(&each)), (300, 300));
+        let long = json!({"enum": ["x".repeat(200), "y", "z".repeat(100)]});
+        assert_eq!(shown(long), r#"t(a?: "y"|…2 more)"#);
+        assert_eq!(shown(json!({"const": "x".repeat(200)})), "t(a?: …1 values)");
+        let types: Vec<Value> =
+            (0..20).map(|n| json!({"type": "object", "properties": {format!("p{n}"): {}}})).collect();
+        assert!(shown(json!({"anyOf": types})).ends_with("{p11?: any}|…8 more)"));
+        let wide = json!({"type": "object", "properties": {"long".repeat(70): {}}});
+        let objects: Vec<Value> = (0..4)
+            .map(|n| {
+                let mut one = wide.clone();
+                one["properties"][format!("p{n}")] = json!({});
+                one
+            })
+            .collect();
+        assert_eq!(shown(json!({"anyOf": objects})), "t(a?: object)");
+        let items = json!({"type": "array", "items": {"anyOf": [{"type": "object", "properties": {"x": {}}}, {"type": "object", "properties": {"y": {}}}]}});
+        assert_eq!(shown(items), "t(a?: ({x?: any}|{y?: any})[])");
+    }
+
+    #[test]
+    fn what_is_left_out_is_known() {
+        let check = |schema: Value, expect: Omissions| {
+            assert_eq!(signature(&json!({"properties": {"a": schema}})).omissions(), expect, "{schema}");
+        };
+        let none = Omissions::default();
+        check(json!({"type": "string", "default": "x", "description": "A."}), none);
+        check(json!({"type": "string", "default": null}), none);
+        check(json!({"enum": ["x", "y"]}), none);
+        check(json!({"type": "object", "properties": {"x": {"type": "string"}}}), none);
+        let limits = Omissions { limits: true, ..none };
+        for limit in [
+            json!({"minimum": 1}),
+            json!({"pattern": "^a"}),
+            json!({"format": "uri"}),
+            json!({"maxItems": 3}),
+        ] {
+            check(limit, limits);
+        }
+        check(json!({"type": "object", "properties": {"x": {"maxLength": 3}}}), limits);
+        let defaults = Omissions { defaults: true, ..none };
+        check(json!({"type": "string", "default": "x".repeat(50)}), defaults);
+        check(json!({"type": "object", "properties": {"x": {"type": "string", "default": "y"}}}), defaults);
+        let values = Omissions { values: true, ..none };
+        check(json!({"enum": ["x".repeat(100)]}), values);
+        check(json!({"enum": (0..2000).collect::<Vec<_>>()}), values);
+        let objects = Omissions { objects: true, ..none };
+        let wide: Map<String, Value> = (0..200).map(|n| (format!("p{n}"), json!({}))).collect();
+        check(json!({"type": "object", "properties": wide}), objects);
+        check(json!({"allOf": [{"type": "object"}, {"type": "object"}]}), objects);
+        check(json!({"$ref": "http://x/y"}), objects);
+    }
+
+    #[test]
+    fn required_arguments_are_never_counted_as_optional() {
+        let only_required = json!({"type": "object", "required": ["path"]});
+        assert_eq!(signature(&only_required).to_text(Detail::Whole), "t(path: any)");
+        let wide: Map<String, Value> =
+            (0..300).map(|n| (format!("p{n}"), json!({"type": "string"}))).collect();
+        let names: Vec<String> = (0..150).map(|n| format!("p{n}")).collect();
+        let text = signature(&json!({"properties": wide, "required": names})).to_text(Detail::Whole);
+        assert!(names.iter().all(|name| text.contains(&format!("{name}: string"))), "{text}");
+        assert!(text.ends_with(", …150 optional)"), "{text}");
     }
 
     #[test]
@@ -311,6 +436,24 @@ mod tests {
                 json!({"type": "object", "properties": {"deep": {"type": "object"}}}),
                 "object".to_owned()
             )),
+            // What tools in Python write for a choice that may be left out.
+            proptest::collection::btree_set("[a-z]{1,6}", 1..8).prop_map(|values| {
+                let text: Vec<String> = values.iter().map(|value| quoted(value).to_string()).collect();
+                let schema = json!({"anyOf": [{"type": "string", "enum": values}, {"type": "null"}]});
+                (schema, format!("{}|null", text.join("|")))
+            }),
+            proptest::collection::btree_set("[a-z]{1,6}", 1..20).prop_map(|values| {
+                let text: Vec<String> = values.iter().map(|value| quoted(value).to_string()).collect();
+                let each: Vec<Value> = values.iter().map(|value| json!({"const": value})).collect();
+                (json!({"oneOf": each}), text.join("|"))
+            }),
+            (200usize..400).prop_map(|count| {
+                let values: Vec<String> = (0..count).map(|n| format!("v{n:03}")).collect();
+                // As many as fit into 1,000 bytes.
+                let text: Vec<String> =
+                    values.iter().take(143).map(|value| quoted(value).to_string()).collect();
+                (json!({"enum": values}), format!("{}|…{} more", text.join("|"), count - 143))
+            }),
         ]
     }
 
@@ -319,23 +462,58 @@ mod tests {
         #[test]
         fn a_signature_says_what_the_schema_says(
             all in proptest::collection::btree_map("[a-zA-Z_ ,:?()-]{1,10}", (property(), any::<bool>()), 0..12),
+            unnamed in proptest::collection::btree_set("[0-9]{1,5}", 0..4),
         ) {
             let properties: Map<String, Value> =
                 all.iter().map(|(name, ((schema, _), _))| (name.clone(), schema.clone())).collect();
-            let required: Vec<&String> = all.iter().filter(|(_, (_, needed))| *needed).map(|(name, _)| name).collect();
+            let needed = all.iter().filter(|(_, (_, needed))| *needed).map(|(name, _)| name);
+            // Some names are required and have no property.
+            let required: Vec<&String> = needed.chain(&unnamed).collect();
             let schema = json!({"type": "object", "properties": properties, "required": required});
             let signature = signature(&schema);
             let shown = |needed: bool| all.iter().filter(move |(_, (_, is))| *is == needed).map(move |(name, ((_, kind), _))| {
                 format!("{}{}: {kind}", written_name(name), if needed { "" } else { "?" })
             });
-            let every: Vec<String> = shown(true).chain(shown(false)).collect();
+            let unnamed = || unnamed.iter().map(|name| format!("{}: any", written_name(name)));
+            let every: Vec<String> = shown(true).chain(unnamed()).chain(shown(false)).collect();
             prop_assert_eq!(signature.to_text(Detail::Flat), format!("t({})", every.join(", ")));
-            let mut some: Vec<String> = shown(true).collect();
-            let optional = all.len() - some.len();
+            let mut some: Vec<String> = shown(true).chain(unnamed()).collect();
+            let optional = shown(false).count();
             if optional > 0 {
                 some.push(format!("…{optional} optional"));
             }
             prop_assert_eq!(signature.to_text(Detail::Required), format!("t({})", some.join(", ")));
+        }
+
+        /// However many arguments there are, and whatever is left out, each required name stays, and the others are
+        /// shown or counted.
+        #[test]
+        fn required_names_survive_in_every_detail(
+            properties in proptest::collection::btree_set("[a-z]{1,3}", 0..220),
+            required in proptest::collection::btree_set("[a-z]{1,3}", 0..220),
+            has_rule: bool,
+        ) {
+            let all: Map<String, Value> = properties.iter().map(|name| (name.clone(), json!({}))).collect();
+            let mut schema = json!({"type": "object", "properties": all, "required": required});
+            if has_rule {
+                schema["oneOf"] = json!([]);
+            }
+            let signature = signature(&schema);
+            let optional = properties.difference(&required).count();
+            for detail in [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names] {
+                let text = signature.to_text(detail);
+                let arguments = text.strip_prefix("t(").and_then(|text| text.strip_suffix(')')).unwrap();
+                let parts: Vec<&str> = arguments.split(", ").filter(|part| !part.is_empty()).collect();
+                let name = |part: &str| part.split(':').next().unwrap().to_owned();
+                let said: std::collections::BTreeSet<String> =
+                    parts.iter().map(|part| name(part)).filter(|name| !name.contains(['?', '…'])).collect();
+                prop_assert_eq!(&said, &required);
+                let shown = parts.iter().filter(|part| name(part).ends_with('?')).count();
+                let counted = parts.iter().find_map(|part| part.strip_prefix('…')?.strip_suffix(" optional"));
+                let counted = counted.map_or(0, |count| count.parse::<usize>().unwrap());
+                prop_assert_eq!(shown + counted, optional);
+                prop_assert_eq!(parts.contains(&"…"), has_rule);
+            }
         }
 
         #[test]

@@ -27,6 +27,7 @@ mod obstacle;
 pub mod outgoing;
 mod own_tools;
 pub mod own_words;
+mod purpose;
 mod recorded_call;
 mod refusal;
 mod reply;

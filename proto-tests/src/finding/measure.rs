@@ -4,10 +4,12 @@ use serde_json::{Value, json};
 
 use super::answer::{self, Entry, Place, Subtools};
 use super::before;
+use super::choice::{self, Choice};
 use super::cost::{
     WHOLE_ARGUMENTS, call_arguments, definition_arguments, query_arguments, smallest_arguments,
 };
 use super::hosts::HOSTS;
+use super::long::LongDefinitions;
 use super::recorded::{ELEVEN, Intent, RecordedServer, fresh, heldout, tuned};
 use super::tokens;
 use crate::bins::bins;
@@ -72,6 +74,8 @@ pub struct Whole {
 pub struct Finding {
     pub ways: Vec<Way>,
     pub wholes: Vec<Whole>,
+    pub choices: Vec<Choice>,
+    pub long_definitions: LongDefinitions,
 }
 
 impl Tally {
@@ -137,7 +141,7 @@ pub enum RunConfig {
     WithFind,
     /// One tool per server, also for those that mark some subtools as read-only.
     Unsplit,
-    /// The servers' own tools where they take fewer bytes.
+    /// The servers' own tools where they cost fewer tokens.
     Auto,
 }
 
@@ -146,9 +150,9 @@ pub struct Running {
     shim: Shim,
     /// `tools/list` and instructions of a new session.
     start: String,
+    home: Home,
     has_find: bool,
     _daemon: DaemonProcess,
-    _home: Home,
 }
 
 impl Running {
@@ -188,7 +192,7 @@ impl Running {
             is_settled
         });
         let has_find = find && shim.tools().contains_key(FIND);
-        Self { shim, start, has_find, _daemon: daemon, _home: home }
+        Self { shim, start, has_find, _daemon: daemon, home }
     }
 
     /// Calls the subtool with its smallest arguments; the server echoes them. A suite that is split says which of its
@@ -283,7 +287,9 @@ pub fn measure() -> Finding {
         intent.subtools.iter().for_each(|subtool| now.call(server, subtool));
     }
     let wholes = servers.iter().map(|server| whole(&mut now, server)).collect();
-    Finding { ways, wholes }
+    let long_definitions = LongDefinitions::of(&servers, |server, tool| now.definition(server, tool));
+    let choices = choice::choices(&now.home, &servers, [&heldout, &fresh, &tuned]);
+    Finding { ways, wholes, choices, long_definitions }
 }
 
 fn only_start(name: &'static str, start: Option<Start>) -> Way {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::answer::Place;
+use super::choice::Found;
 use super::hosts::HOSTS;
+use super::long::{LongDefinition, LongDefinitions, SHORTEST_CUT};
 use super::measure::{Finding, Outcome, Tally, Way, Whole};
 
 /// The way that the bounds are about.
@@ -70,7 +72,9 @@ impl Finding {
 
     /// The tables for the docs.
     pub fn markdown(&self) -> String {
-        [self.starts(), self.places(), self.introspects(), self.reach(), limits()].join("\n")
+        let choices = self.choices();
+        [self.starts(), choices, self.places(), self.introspects(), self.reach(), self.long(), limits()]
+            .join("\n")
     }
 
     fn starts(&self) -> String {
@@ -107,6 +111,33 @@ impl Finding {
         out
     }
 
+    fn choices(&self) -> String {
+        let mut out = String::from(
+            "Which suite a plain BM25 search over all tools finds for an intent, of 16 servers:\n\n| | held out: first | among three | fresh: first | among three | tuned on: first | among three |\n|---|---|---|---|---|---|---|\n",
+        );
+        for choice in &self.choices {
+            let of = |found: &Found| {
+                let share = |count: usize| percent(count as f64 / found.intents as f64);
+                format!("{} | {}", share(found.first), share(found.among_three))
+            };
+            let sets = [&choice.heldout, &choice.fresh, &choice.tuned].map(of);
+            let _ = writeln!(out, "| {} | {} |", choice.way, sets.join(" | "));
+        }
+        out
+    }
+
+    fn long(&self) -> String {
+        let LongDefinitions { definitions, long } = &self.long_definitions;
+        let mut out = format!(
+            "One whole definition (`introspect` with `subtool`) is given as the server wrote it. {} of {definitions} are longer than {SHORTEST_CUT} bytes:\n\n| definition | bytes | cut by |\n|---|---|---|\n",
+            long.len()
+        );
+        for LongDefinition { server, subtool, bytes, cut_by } in long {
+            let _ = writeln!(out, "| {server} `{subtool}` | {bytes} | {} |", cut_by.join(", "));
+        }
+        out
+    }
+
     fn introspects(&self) -> String {
         let mut out =
             String::from("`introspect` without a query:\n\n| server | subtools | bytes |\n|---|---|---|\n");
@@ -134,6 +165,14 @@ impl Finding {
     /// others, nothing but totals is ever printed.
     pub fn details(&self) -> String {
         let mut out = String::new();
+        for choice in &self.choices {
+            let _ = writeln!(
+                out,
+                "{}: tuned intents whose suite is not first, and what is before it",
+                choice.way
+            );
+            choice.wrong.iter().for_each(|wrong| out.extend(["  ", wrong, "\n"]));
+        }
         for way in &self.ways {
             let Some(tuned) = &way.tuned else { continue };
             let _ = writeln!(out, "{}, by server, tuned on: first, among three, of all", way.name);

@@ -32,3 +32,32 @@ pub fn run() -> ExitCode {
     }
     ExitCode::SUCCESS
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+    use std::collections::BTreeMap;
+    use switchboardd::estimated_tokens;
+
+    use super::*;
+
+    /// `show: "auto"` compares estimates; the daemon has no tokenizer.
+    #[test]
+    fn estimates_are_near_the_tokenizer_for_the_lists_of_real_servers() {
+        let tokenizer = tiktoken::get_encoding(TOKENIZER).unwrap();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto-tests/vectors/servers");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let mut count = 0;
+        for file in files.filter(|file| file.extension().is_some_and(|end| end == "json")) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let recorded: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&text).unwrap();
+            let tools: Vec<Box<RawValue>> = serde_json::from_str(recorded["tools"].get()).unwrap();
+            let list = tools.iter().map(|tool| tool.get()).collect::<Vec<_>>().join(",");
+            let (estimated, counted) = (estimated_tokens(list.len()), tokenizer.count(&list));
+            let percent = estimated * 100 / counted;
+            assert!((90..=110).contains(&percent), "{}: {estimated}, counted {counted}", file.display());
+            count += 1;
+        }
+        assert_eq!(count, 16);
+    }
+}

@@ -4,6 +4,7 @@
 //! times at once, then once per `REFILL`: hosts fetch the whole list after every change, and it is in the
 //! cache of their model.
 
+use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use super::shown_tools::ShownTarget;
 use super::tool_names::{self, OwnToolNames};
 use crate::pool::manifest::Manifest;
 use crate::suite::description::{ListedTool, SuiteFacts};
-use crate::suite::own_words;
 use crate::suite::{ListedSuite, ShownForm, Suite, SuitePart};
+use crate::suite::{find_tool, own_words};
 
 const BURST: u32 = 4;
 const REFILL: Duration = Duration::from_secs(30);
@@ -86,6 +87,7 @@ pub(super) struct ListedTools {
 struct ListedEntries {
     /// Comes first.
     find_tool: Option<String>,
+    find_tool_name: Option<&'static str>,
     /// In the order of the catalog's suites.
     entries: Vec<Entry>,
     prints: ToolPrints,
@@ -116,14 +118,18 @@ impl Entry {
 }
 
 impl ListedTools {
-    /// `find_tool`: the entry of the tool that searches all suites, if there is one. `is_reserved`: whether a suite or
+    /// `find_tool`: the name of the tool that searches all suites, if there is one. `is_reserved`: whether a suite or
     /// that tool has a name.
     pub(super) fn new(
         suites: &[Suite],
-        find_tool: Option<String>,
+        find_tool: Option<&'static str>,
         is_reserved: impl Fn(&str) -> bool,
     ) -> Self {
-        let mut list = ListedEntries { find_tool, ..ListedEntries::default() };
+        let mut list = ListedEntries {
+            find_tool: find_tool.map(find_tool::definition),
+            find_tool_name: find_tool,
+            ..ListedEntries::default()
+        };
         if let Some(tool) = &list.find_tool {
             list.prints = ToolPrints::of(tool);
         }
@@ -296,7 +302,7 @@ impl ListedEntries {
             self.prints.add(prints);
             entry.prints = Some(prints);
         }
-        self.instructions = instructions(suites, &self.entries);
+        self.instructions = instructions(suites, &self.entries, self.find_tool_name);
         self.shown = None;
     }
 
@@ -338,7 +344,7 @@ fn made(listed: &ListedSuite) -> u128 {
 
 /// The instructions for the host's model: how to use suites, and what servers say that is not in their
 /// descriptions, while there is room.
-fn instructions(suites: &[Suite], entries: &[Entry]) -> String {
+fn instructions(suites: &[Suite], entries: &[Entry], find_tool: Option<&str>) -> String {
     let is_suite = |entry: &&Entry| entry.listed.form == ShownForm::Suite;
     let are_all_suites = entries.iter().all(|entry| is_suite(&entry));
     let mut text = String::new();
@@ -348,6 +354,9 @@ fn instructions(suites: &[Suite], entries: &[Entry]) -> String {
     }
     if entries.iter().filter(is_suite).any(|entry| entry.listed.tools.len() > 1) {
         text.push_str(WRITING_TOOLS);
+    }
+    if let Some(name) = find_tool {
+        let _ = write!(text, " `{name}` searches all suites, also those added later.");
     }
     if suites.is_empty() {
         text.push_str(" There are no suites yet.");

@@ -76,6 +76,7 @@ fn letter_of(part: SuitePart) -> char {
         SuitePart::Whole => 'a',
         SuitePart::ReadOnly => 'r',
         SuitePart::Writing => 'w',
+        SuitePart::Found => 'f',
     }
 }
 

@@ -132,6 +132,13 @@ impl Tool {
         Signature::of(&self.name, self.input_schema.as_deref().map(Into::into))
     }
 
+    /// Whether its schema names this argument.
+    pub fn takes(&self, argument: &str) -> bool {
+        let schema = self.input_schema.as_deref().and_then(Members::of);
+        let properties = schema.and_then(|schema| schema.get("properties")).and_then(Members::of);
+        properties.is_some_and(|properties| properties.get(argument).is_some())
+    }
+
     fn words(&self) -> ToolWords {
         let members = Members::of(&*self.raw).unwrap_or_default();
         let title = members.text("title").or_else(|| {

@@ -61,14 +61,31 @@ async fn call(
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
     if catalog.is_find_tool(&name) {
-        let params = match find::run(catalog, request).await {
+        let (params, is_call) = match find::run(catalog, request).await {
             FindOutcome::Said(said) => return Ok(said),
-            FindOutcome::ForSuite(params) => params,
+            FindOutcome::Introspect(params) => (params, false),
+            FindOutcome::Call(params) => (params, true),
         };
         let params = RequestParams::read(Raw::parse(params.as_bytes()));
-        return Box::pin(call(context, catalog, HostRequest { params: &params, ..request })).await;
+        let name = params.members.text("name").unwrap_or_default();
+        let mut called = tool(context, catalog, &name, request.notes)?;
+        if is_call {
+            called = CalledTool { part: SuitePart::Found, own: None, ..called };
+        }
+        return call_tool(context, catalog, HostRequest { params: &params, ..request }, called).await;
     }
-    let CalledTool { suite, part, own } = tool(context, catalog, &name, request.notes)?;
+    let called = tool(context, catalog, &name, request.notes)?;
+    call_tool(context, catalog, request, called).await
+}
+
+async fn call_tool(
+    context: RequestContext<'_>,
+    catalog: &Catalog,
+    request: HostRequest<'_>,
+    CalledTool { suite, part, own }: CalledTool<'_>,
+) -> Result<SuiteReply, Failure> {
+    let RequestContext { daemon, session, caller, .. } = context;
+    let params = request.params;
     let target = CallTarget { part, own: own.as_deref() };
     request.set_suite(suite);
     if suite.pending().is_some() && consent::may_ask(daemon, session, caller, suite) {

@@ -1,5 +1,5 @@
-//! Calls of the tool that searches all suites: a search, or an introspection that goes on to one suite. It never calls a
-//! subtool, so that a user can allow it without allowing what a suite can do.
+//! Calls of the tool that searches all suites: a search, or a request that goes on to one suite. It calls only subtools
+//! that read, so that a user can allow it without allowing what a suite can do.
 
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::{Members, insert_members, remove_members};
@@ -12,8 +12,10 @@ use crate::suite::{SuiteReply, find_tool};
 /// What becomes of a call.
 pub(super) enum FindOutcome {
     Said(SuiteReply),
-    /// The `params` of the introspection for the suite.
-    ForSuite(String),
+    /// The `params` of an introspection for the suite.
+    Introspect(String),
+    /// The `params` of a call for the suite.
+    Call(String),
 }
 
 pub(super) async fn run(catalog: &Catalog, request: HostRequest<'_>) -> FindOutcome {
@@ -35,17 +37,20 @@ pub(super) async fn run(catalog: &Catalog, request: HostRequest<'_>) -> FindOutc
     };
     let (Some(suite), Some(given), Some(params)) = (catalog.tool_name(&suite), given, request.params.raw)
     else {
-        return FindOutcome::Said(find_tool::no_suite(&suite));
+        return FindOutcome::Said(find_tool::no_suite(&catalog.suites, &suite));
     };
     let has = |key: &str| arguments.get(key).is_some_and(|value| !value.is_null());
-    let is_introspection = !has("action") || arguments.text("action").as_deref() == Some("introspect");
-    if has("args") || !is_introspection {
-        return FindOutcome::Said(find_tool::calls_nothing(suite));
-    }
+    let is_call = if has("action") {
+        arguments.text("action").as_deref() != Some("introspect")
+    } else {
+        has("subtool") && has("args")
+    };
     // The suite gets the same request under its own name. Members that are there twice are not left to be read.
-    let kept = remove_members(given, |key| matches!(key, "suite" | "action" | "args"));
-    let for_suite = insert_members(&kept, r#""action":"introspect""#);
+    let kept = remove_members(given, |key| matches!(key, "suite" | "action") || (!is_call && key == "args"));
+    let action = if is_call { r#""action":"call""# } else { r#""action":"introspect""# };
+    let for_suite = insert_members(&kept, action);
     let rest = remove_members(params, |key| key == "name" || key == "arguments");
     let named = format!(r#""name":{},"arguments":{for_suite}"#, quoted(suite));
-    FindOutcome::ForSuite(insert_members(&rest, &named))
+    let params = insert_members(&rest, &named);
+    if is_call { FindOutcome::Call(params) } else { FindOutcome::Introspect(params) }
 }

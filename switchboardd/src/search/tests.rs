@@ -13,7 +13,7 @@ fn with_schema(name: &str, description: &str, schema: &str) -> ToolWords {
 
 fn order(tools: &[ToolWords], query: &str, searched: Searched) -> Vec<usize> {
     let tools: Vec<&ToolWords> = tools.iter().collect();
-    rank(&tools, query, searched).iter().map(|found| found.at).collect()
+    rank(&tools, query, searched).matches.iter().map(|found| found.at).collect()
 }
 
 /// Checks which tool comes first, by its index.
@@ -85,6 +85,25 @@ fn the_opposite_is_not_first() {
     ] {
         first(&pairs, query, expect);
     }
+}
+
+#[test]
+fn what_only_does_the_opposite_is_no_match() {
+    let check = |name: &str, description: &str, query: &str, is_match: bool| {
+        let tool = tool(name, description);
+        let ranking = rank(&[&tool], query, Searched::All);
+        assert_eq!(ranking.matches.len(), usize::from(is_match), "{name}: {query}");
+        assert_eq!(ranking.opposites, if is_match { vec![] } else { vec![0] }, "{name}: {query}");
+    };
+    let git_add = "Adds file contents to the staging area";
+    check("git_add", git_add, "undo staging", false);
+    check("git_add", git_add, "unstage the file", false);
+    check("git_add", git_add, "stage the file", true);
+    check("lock_issue", "Locks an issue", "unlock the issue", false);
+    check("open_tab", "Opens a tab", "close the tab", false);
+    check("tabs", "Opens or closes a tab", "close the tab", true);
+    check("create_page", "Creates a page", "delete the page", false);
+    check("create_page", "Creates a page", "create the page", true);
 }
 
 #[test]

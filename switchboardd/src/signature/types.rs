@@ -1,13 +1,14 @@
 //! The types of a signature's arguments.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::without_hidden;
 
-use super::written_name;
+use super::{Omissions, written_name};
 
 /// How deep inner objects and arrays are shown.
 const MAX_DEPTH: usize = 3;
@@ -15,12 +16,32 @@ const MAX_DEPTH: usize = 3;
 const MAX_REFERENCES: usize = 8;
 /// The longest text of one inner object, in bytes; a longer one is `object`.
 const MAX_INNER: usize = 400;
-/// How long the values of an enum may be in all, in bytes.
+/// How long the values of an enum, or the types of a union, may be in all, in bytes.
 const MAX_VALUES: usize = 1000;
 /// The longest single value, in bytes.
 const MAX_VALUE: usize = 80;
-/// How many alternatives of a union are shown.
+/// How many types of a union are shown. Single values are limited by their bytes only.
 const MAX_UNION: usize = 12;
+/// Names of types. A union always shows them.
+const TYPES: [&str; 9] =
+    ["string", "number", "integer", "boolean", "null", "object", "array", "any", "never"];
+/// Members that limit a value without naming its type.
+const LIMITS: [&str; 14] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+];
 
 /// The arguments that a schema describes.
 #[derive(Default)]
@@ -39,6 +60,24 @@ pub(super) struct TypeWriter<'a> {
     budget: usize,
     /// The references that are being followed.
     path: Vec<String>,
+    left_out: PropertyOmissions,
+}
+
+/// What the text of one property leaves out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PropertyOmissions {
+    objects: bool,
+    values: bool,
+    limits: bool,
+    /// How many defaults its schema has. A type shows none of them.
+    pub(super) defaults: usize,
+}
+
+impl PropertyOmissions {
+    pub(super) fn omissions(self) -> Omissions {
+        let Self { objects, values, limits, defaults } = self;
+        Omissions { objects, values, limits, defaults: defaults > 0, rules: false }
+    }
 }
 
 impl<'a> TypeWriter<'a> {
@@ -46,21 +85,39 @@ impl<'a> TypeWriter<'a> {
         let members = Members::of(root).unwrap_or_default();
         let shared =
             ["$defs", "definitions"].map(|key| members.get(key).and_then(Members::of).unwrap_or_default());
-        Self { root, shared, budget: 12 * root.get().len() + 16 * 1024, path: Vec::new() }
+        Self {
+            root,
+            shared,
+            budget: 12 * root.get().len() + 16 * 1024,
+            path: Vec::new(),
+            left_out: Default::default(),
+        }
     }
 
     pub(super) fn root_shape(&mut self) -> RootShape<'a> {
-        let mut shape = RootShape::default();
-        self.collect(self.root, 0, &mut shape);
+        let (mut shape, mut known) = (RootShape::default(), HashSet::new());
+        self.collect(self.root, 0, &mut shape, &mut known);
+        // A required argument needs no property of its own.
+        for name in &shape.required {
+            if known.insert(Cow::Owned(name.clone())) {
+                shape.properties.push((Cow::Owned(name.clone()), Raw::unchecked("true")));
+            }
+        }
         shape
     }
 
-    fn collect(&mut self, schema: Raw<'a>, depth: usize, shape: &mut RootShape<'a>) {
+    fn collect(
+        &mut self,
+        schema: Raw<'a>,
+        depth: usize,
+        shape: &mut RootShape<'a>,
+        known: &mut HashSet<Cow<'a, str>>,
+    ) {
         let Some(members) = self.members(schema) else { return };
         for (name, property) in
             members.get("properties").and_then(|it| self.members(it)).unwrap_or_default().0
         {
-            if !shape.properties.iter().any(|(known, _)| *known == name) {
+            if known.insert(name.clone()) {
                 shape.properties.push((name, property));
             }
         }
@@ -73,17 +130,19 @@ impl<'a> TypeWriter<'a> {
             return;
         }
         if let Some(target) = self.referenced(&members) {
-            self.collect(target, depth + 1, shape);
+            self.collect(target, depth + 1, shape, known);
         }
         for part in members.get("allOf").map(items).unwrap_or_default() {
-            self.collect(part, depth + 1, shape);
+            self.collect(part, depth + 1, shape, known);
         }
     }
 
-    /// The text of a type; with inner objects if `is_whole`.
-    pub(super) fn write(&mut self, schema: Raw<'a>, is_whole: bool) -> String {
+    /// The text of a type, with inner objects if `is_whole`; and what that leaves out.
+    pub(super) fn write(&mut self, schema: Raw<'a>, is_whole: bool) -> (String, PropertyOmissions) {
         let depth = if is_whole { MAX_DEPTH } else { 0 };
-        self.text(schema, depth, 0)
+        self.left_out = PropertyOmissions::default();
+        let text = self.text(schema, depth, 0);
+        (text, self.left_out)
     }
 
     fn text(&mut self, schema: Raw<'a>, depth: usize, references: usize) -> String {
@@ -92,7 +151,13 @@ impl<'a> TypeWriter<'a> {
             "false" => return "never".to_owned(),
             _ => {}
         }
-        let Some(members) = self.members(schema) else { return "any".to_owned() };
+        let Some(members) = self.members(schema) else {
+            self.left_out.objects = true;
+            return "any".to_owned();
+        };
+        self.left_out.limits |= LIMITS.iter().any(|key| members.get(key).is_some());
+        self.left_out.defaults +=
+            usize::from(members.get("default").is_some_and(|default| default.get() != "null"));
         let mut text = self.text_of(&members, depth, references);
         if members.get("nullable").is_some_and(|it| it.get() == "true") && !text.contains("null") {
             text.push_str("|null");
@@ -102,16 +167,17 @@ impl<'a> TypeWriter<'a> {
 
     fn text_of(&mut self, members: &Members<'a>, depth: usize, references: usize) -> String {
         if let Some(value) = members.get("const") {
-            return value_text(value);
+            return self.values(vec![value_text(value)]);
         }
         if let Some(values) = members.get("enum").filter(|values| values.get().starts_with('[')) {
-            return enum_text(values);
+            return self.values(items(values).into_iter().map(value_text).collect());
         }
         if let Some(reference) = members.text("$ref") {
-            if references >= MAX_REFERENCES {
+            let target = self.referenced(members).filter(|_| references < MAX_REFERENCES);
+            let Some(target) = target else {
+                self.left_out.objects = true;
                 return "any".to_owned();
-            }
-            let Some(target) = self.referenced(members) else { return "any".to_owned() };
+            };
             // In a circle only the outer type is shown.
             let depth = if self.path.iter().any(|known| *known == reference) { 0 } else { depth };
             self.path.push(reference.into_owned());
@@ -128,7 +194,10 @@ impl<'a> TypeWriter<'a> {
             let all = items(all);
             return match all[..] {
                 [one] if members.get("properties").is_none() => self.text(one, depth, references),
-                _ => "object".to_owned(),
+                _ => {
+                    self.left_out.objects = true;
+                    "object".to_owned()
+                }
             };
         }
         let kind = members.get("type");
@@ -158,12 +227,15 @@ impl<'a> TypeWriter<'a> {
 
     fn array(&mut self, members: &Members<'a>, depth: usize, references: usize) -> String {
         if let Some(all) = members.get("prefixItems").filter(|_| depth > 0) {
-            let all: Vec<String> = items(all)
-                .into_iter()
-                .take(MAX_UNION)
-                .map(|item| self.text(item, depth - 1, references))
-                .collect();
-            return format!("[{}]", all.join(", "));
+            let all = items(all);
+            let more = all.len().saturating_sub(MAX_UNION);
+            let mut texts: Vec<String> =
+                all.into_iter().take(MAX_UNION).map(|item| self.text(item, depth - 1, references)).collect();
+            if more > 0 {
+                self.left_out.values = true;
+                texts.push(format!("…{more} more"));
+            }
+            return format!("[{}]", texts.join(", "));
         }
         let Some(item) = members.get("items").filter(|items| items.get().starts_with('{')) else {
             return "array".to_owned();
@@ -171,19 +243,22 @@ impl<'a> TypeWriter<'a> {
         let item = self.text(item, depth, references + 1);
         match &*item {
             "any" => "array".to_owned(),
-            _ if item.contains(['|', '&']) && !item.starts_with('{') => format!("({item})[]"),
+            _ if is_union(&item) => format!("({item})[]"),
             _ => format!("{item}[]"),
         }
     }
 
     fn object(&mut self, members: &Members<'a>, depth: usize, references: usize) -> String {
         const OBJECT: &str = "object";
+        let values = members.get("additionalProperties").filter(|more| more.get().starts_with('{'));
         if depth == 0 || references >= MAX_REFERENCES {
+            self.left_out.objects |= members.get("properties").is_some_and(|all| all.get() != "{}")
+                || values.is_some_and(|values| values.get() != "{}");
             return OBJECT.to_owned();
         }
         let properties = members.get("properties").and_then(|it| self.members(it)).unwrap_or_default();
         if properties.0.is_empty() {
-            return match members.get("additionalProperties").filter(|more| more.get().starts_with('{')) {
+            return match values {
                 Some(values) => match self.text(values, depth - 1, references) {
                     values if values == "any" => OBJECT.to_owned(),
                     values => format!("Record<string, {values}>"),
@@ -201,6 +276,7 @@ impl<'a> TypeWriter<'a> {
             text.push_str(if required.iter().any(|required| *required == name) { ": " } else { "?: " });
             text.push_str(&self.text(property, depth - 1, references));
             if text.len() > MAX_INNER {
+                self.left_out.objects = true;
                 return OBJECT.to_owned();
             }
         }
@@ -208,15 +284,72 @@ impl<'a> TypeWriter<'a> {
         text
     }
 
+    /// A union of types; where that is long, inner objects are only `object`.
     fn union(&mut self, all: Vec<Raw<'a>>, depth: usize, references: usize) -> String {
-        let more = all.len() > MAX_UNION;
-        let mut texts: Vec<String> =
-            all.into_iter().take(MAX_UNION).map(|one| self.text(one, depth, references + 1)).collect();
-        if more {
-            texts.push("…".to_owned());
+        let before = self.left_out;
+        let (mut texts, mut more) = self.alternatives(&all, depth, references);
+        let bytes = texts.iter().map(|text| text.len() + 1).sum::<usize>();
+        if depth > 0 && bytes > 2 * MAX_INNER {
+            self.left_out = before;
+            (texts, more) = self.alternatives(&all, 0, references);
         }
-        let text = joined(texts);
-        if text.len() > 2 * MAX_INNER && depth > 0 { "object".to_owned() } else { text }
+        self.shortened(texts, more)
+    }
+
+    /// The different types of a union, and how many more there are.
+    fn alternatives(&mut self, all: &[Raw<'a>], depth: usize, references: usize) -> (Vec<String>, usize) {
+        let (mut texts, mut types, mut more) = (Vec::<String>::new(), 0, 0);
+        let mut known = HashSet::new();
+        for one in all {
+            let text = self.text(*one, depth, references + 1);
+            if known.contains(&text) {
+                continue;
+            }
+            types += usize::from(!is_value(&text));
+            if types > MAX_UNION && !is_value(&text) {
+                more += 1;
+                continue;
+            }
+            known.insert(text.clone());
+            texts.push(text);
+        }
+        (texts, more)
+    }
+
+    /// The values of an enum. `None` stands for one that cannot be shown.
+    fn values(&mut self, values: Vec<Option<String>>) -> String {
+        if values.is_empty() {
+            return "never".to_owned();
+        }
+        let (mut seen, all) = (HashSet::new(), values.len());
+        let shown: Vec<String> = values.into_iter().flatten().collect();
+        let more = all - shown.len();
+        self.shortened(shown.into_iter().filter(|text| seen.insert(text.clone())).collect(), more)
+    }
+
+    /// `texts` as a union of at most [`MAX_VALUES`], with the number of those that are left out. Names of types always
+    /// stay.
+    fn shortened(&mut self, texts: Vec<String>, mut more: usize) -> String {
+        let mut out = String::new();
+        for text in texts {
+            if out.len() > MAX_VALUES && !TYPES.contains(&text.as_str()) {
+                more += 1;
+                continue;
+            }
+            if !out.is_empty() {
+                out.push('|');
+            }
+            out.push_str(&text);
+        }
+        if more > 0 {
+            self.left_out.values = true;
+            out.push_str(&if out.is_empty() {
+                format!("…{more} values")
+            } else {
+                format!("|…{more} more")
+            });
+        }
+        if out.is_empty() { "any".to_owned() } else { out }
     }
 
     /// What a schema's `$ref` points to, if that is in the same document.
@@ -266,27 +399,33 @@ fn joined(texts: Vec<String>) -> String {
     if all.is_empty() { "any".to_owned() } else { all.join("|") }
 }
 
-fn enum_text(values: Raw<'_>) -> String {
-    let values = items(values);
-    let mut text = String::new();
-    for (at, value) in values.iter().enumerate() {
-        if at > 0 {
-            text.push('|');
-        }
-        if text.len() > MAX_VALUES {
-            text.push_str(&format!("…{} more", values.len() - at));
-            break;
-        }
-        text.push_str(&value_text(*value));
-    }
-    if text.is_empty() { "never".to_owned() } else { text }
+/// A value as JSON, on one line; `None` if it is too long, or has characters that nobody sees.
+fn value_text(value: Raw<'_>) -> Option<String> {
+    let text = value.get();
+    let text = (text.len() <= MAX_VALUE).then(|| text.replace(['\n', '\r', '\t'], " "))?;
+    (without_hidden(&text) == text).then_some(text)
 }
 
-/// A value as JSON, on one line.
-fn value_text(value: Raw<'_>) -> String {
-    let text = value.get();
-    if text.len() > MAX_VALUE {
-        return if text.starts_with('"') { "string" } else { "any" }.to_owned();
+/// Whether a text of a type begins with a value: `"left"`, `1`, `null`.
+fn is_value(text: &str) -> bool {
+    text.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
+        || ["true", "false", "null"].contains(&text)
+}
+
+/// Whether a text of a type has a `|` outside of brackets and strings.
+fn is_union(text: &str) -> bool {
+    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+    for c in text.chars() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if in_string => is_escaped = true,
+            '"' => in_string = !in_string,
+            _ if in_string => {}
+            '{' | '[' | '<' | '(' => depth += 1,
+            '}' | ']' | '>' | ')' => depth = depth.saturating_sub(1),
+            '|' if depth == 0 => return true,
+            _ => {}
+        }
     }
-    without_hidden(text).replace(['\n', '\r', '\t'], " ")
+    false
 }

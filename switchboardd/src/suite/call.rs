@@ -56,14 +56,19 @@ impl Suite {
             return Ok(self.not_allowed(subtool));
         }
         let mut args = params.arguments.get("args").filter(|args| args.get() != "null");
-        let rewritten;
+        let (rewritten, with_query);
+        let may_take_query = args.is_none() && !call.by_own_name && lenient::has_query(params.arguments);
         if args.is_none_or(|args| !args.get().starts_with('{')) {
-            rewritten = match lenient::arguments(params.arguments, args) {
+            rewritten = match lenient::arguments(params.arguments, args, false) {
                 Ok(rewritten) => rewritten,
                 Err(_) if call.by_own_name => return Ok(tool_error("`arguments` must be an object")),
                 Err(sentence) => return Ok(tool_error(sentence)),
             };
             args = rewritten.as_deref().and_then(|args| Raw::parse(args.as_bytes()));
+        }
+        if may_take_query && self.takes_query(call, subtool).await {
+            with_query = lenient::arguments(params.arguments, None, true).ok().flatten();
+            args = with_query.as_deref().and_then(|args| Raw::parse(args.as_bytes()));
         }
         let outgoing = OutgoingParams::Call { params: params.members, token: params.token, subtool, args };
         match self.send_judged(call, args, &outgoing).await? {
@@ -73,6 +78,12 @@ impl Suite {
                 Box::pin(self.confirm_and_call(call, params, subtool, args, key)).await
             }
         }
+    }
+
+    /// Whether the subtool has an argument `query`.
+    async fn takes_query(&self, call: CallContext<'_>, subtool: &str) -> bool {
+        let list = self.known_tools(call).await;
+        list.ok().as_ref().and_then(|list| list.find(subtool)).is_some_and(|tool| tool.takes("query"))
     }
 
     /// Asks the user, and runs the call if the answer is yes.

@@ -3,7 +3,7 @@
 
 use super::summary::summary;
 use crate::child::Tool;
-use crate::signature::{Detail, Signature, written_name};
+use crate::signature::{Detail, Omissions, Signature, written_name};
 
 /// A summary that gave way.
 const SHORT_SUMMARY: usize = 60;
@@ -25,36 +25,37 @@ const WRITES: &str = " [writes]";
 struct LineStyle {
     detail: Option<Detail>,
     summary: usize,
-    /// What it leaves out, beside the descriptions of arguments.
+    /// What it leaves out of summaries.
     left_out: &'static str,
 }
 
 /// The text, within `max_bytes` if the names alone allow that.
 pub(super) fn text(tools: &[ShownTool<'_>], summary_max_chars: usize, max_bytes: usize) -> String {
     let short = SHORT_SUMMARY.min(summary_max_chars);
-    let has_schemas = tools.iter().any(|shown| shown.signature.is_some());
+    let omissions =
+        tools.iter().filter_map(|shown| shown.signature).map(Signature::omissions).reduce(Omissions::and);
     let style = |detail, summary, left_out| LineStyle { detail, summary, left_out };
     let (whole, flat, required) = (Some(Detail::Whole), Some(Detail::Flat), Some(Detail::Required));
-    let styles = if has_schemas {
+    let styles = if omissions.is_some() {
         vec![
             style(whole, summary_max_chars, ""),
-            style(flat, summary_max_chars, ", what is in objects"),
-            style(required, summary_max_chars, ", what is in objects, optional arguments"),
-            style(required, short, ", what is in objects, optional arguments, parts of summaries"),
-            style(required, 0, ", what is in objects, optional arguments, summaries"),
-            style(Some(Detail::Names), 0, ", types, optional arguments, summaries"),
-            style(None, 0, ", all arguments, summaries"),
+            style(flat, summary_max_chars, ""),
+            style(required, summary_max_chars, ""),
+            style(required, short, "parts of summaries"),
+            style(required, 0, "summaries"),
+            style(Some(Detail::Names), 0, "summaries"),
+            style(None, 0, "summaries"),
         ]
     } else {
         vec![
             style(None, summary_max_chars, ""),
-            style(None, short, " and parts of summaries"),
-            style(None, 0, " and summaries"),
+            style(None, short, "parts of summaries"),
+            style(None, 0, "summaries"),
         ]
     };
     let mut text = String::new();
     for style in &styles {
-        text = head(style, has_schemas);
+        text = head(style, omissions);
         if let Some(name) = tools.iter().find_map(|shown| shown.call_with) {
             text.push_str(&format!(" Call those marked{WRITES} with `{name}`."));
         }
@@ -69,15 +70,36 @@ pub(super) fn text(tools: &[ShownTool<'_>], summary_max_chars: usize, max_bytes:
     text
 }
 
-fn head(style: &LineStyle, has_schemas: bool) -> String {
-    if has_schemas {
-        format!(
-            "Left out: descriptions of arguments{}. {{\"action\":\"introspect\",\"subtool\":NAME}} shows a whole definition; with \"query\" instead, the subtools for a task.",
-            style.left_out
-        )
-    } else {
-        format!("Left out: schemas, by the user's wish{}.", style.left_out)
+/// Says what is left out: `None` if schemas are hidden.
+fn head(style: &LineStyle, omissions: Option<Omissions>) -> String {
+    let mut left_out = match omissions {
+        Some(omissions) => arguments_left_out(style.detail, omissions),
+        None => vec!["schemas, by the user's wish"],
+    };
+    left_out.extend(Some(style.left_out).filter(|summaries| !summaries.is_empty()));
+    let mut text = format!("Left out: {}.", left_out.join(", "));
+    if omissions.is_some() {
+        text.push_str(" {\"action\":\"introspect\",\"subtool\":NAME} shows a whole definition; with \"query\" instead, the subtools for a task.");
     }
+    text
+}
+
+fn arguments_left_out(detail: Option<Detail>, omissions: Omissions) -> Vec<&'static str> {
+    let Some(detail) = detail else { return vec!["all arguments"] };
+    let mut all = vec!["descriptions of arguments"];
+    if detail == Detail::Names {
+        all.extend(["types", "optional arguments"]);
+    } else {
+        let objects = if detail == Detail::Whole { "parts of objects" } else { "what is in objects" };
+        let is_flat = detail > Detail::Whole;
+        all.extend((omissions.objects || is_flat).then_some(objects));
+        all.extend((detail >= Detail::Required).then_some("optional arguments"));
+        all.extend(omissions.values.then_some("parts of enums"));
+        all.extend(omissions.defaults.then_some("some defaults"));
+        all.extend(omissions.limits.then_some("limits and formats"));
+    }
+    all.extend(omissions.rules.then_some("rules about several arguments (…)"));
+    all
 }
 
 /// `name(arguments) - summary`.

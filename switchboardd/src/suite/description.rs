@@ -13,21 +13,19 @@ use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::Members;
 
 use super::obstacle::{self, HELD_TEXT, PROGRAM_HELD_TEXT};
-use super::{Suite, SuitePart, own_words, summary};
+use super::{Suite, SuitePart, own_words, purpose, summary};
+use crate::child::Tool;
 use crate::child::value_resolver::NotLaunchable;
-use crate::child::{ServerInfo, Tool};
 use crate::pool::PoolError;
 use crate::pool::manifest::Manifest;
 
 const ACTIONS: &str = "Actions: 'introspect' | 'call'";
-/// How much of the user's description of a definition is shown.
-const MAX_USER_CHARS: usize = 400;
 /// The longest summary of a subtool in a description.
 const MAX_TOOL_SUMMARY: usize = 90;
-/// How much of the tool names that do not fit goes into the search hint.
-const MAX_HINT_CHARS: usize = 240;
-/// How many subtools are compared for what they have in common.
-const MAX_COMPARED_TOOLS: usize = 32;
+/// How long a search hint is. No model reads it.
+const MAX_HINT_CHARS: usize = 400;
+/// How many subtools are searched for words of a hint.
+const MAX_HINT_TOOLS: usize = 64;
 /// From how many subtools the shown ones are chosen: each choice looks at all of them.
 const MAX_CHOICES: usize = 200;
 /// Words that many subtools have in their names, and that say little about one.
@@ -104,14 +102,8 @@ impl Suite {
         if facts.is_held() {
             return (PROGRAM_HELD_TEXT.to_owned(), String::new());
         }
-        let obstacle = match &self.definition.launch {
-            Err(why) => {
-                Some(obstacle::misconfigured(why, &format!("the user fixes `{}`", self.file_to_fix())))
-            }
-            Ok(_) => facts.obstacle.as_ref().and_then(|error| obstacle::sentence(&self.name, error)),
-        };
         let tools = if self.describe == Describe::Off { Vec::new() } else { self.described_tools(facts) };
-        let mut text = obstacle.map_or_else(String::new, |sentence| sentence + " ");
+        let mut text = self.why_unavailable(facts).map_or_else(String::new, |sentence| sentence + " ");
         if let Some(given) = &self.settings.description {
             text.push_str(given);
             let hint = search_hint(&tools, given);
@@ -125,39 +117,20 @@ impl Suite {
         (text, hint)
     }
 
+    /// A sentence about why it cannot be used, if that is known.
+    pub(super) fn why_unavailable(&self, facts: &SuiteFacts) -> Option<String> {
+        match &self.definition.launch {
+            Err(why) => {
+                Some(obstacle::misconfigured(why, &format!("the user fixes `{}`", self.file_to_fix())))
+            }
+            Ok(_) => facts.obstacle.as_ref().and_then(|error| obstacle::sentence(&self.name, error)),
+        }
+    }
+
     /// The subtools that a host may know of.
     pub(super) fn described_tools<'f>(&self, facts: &'f SuiteFacts) -> Vec<&'f Tool> {
         let tools = facts.manifest.iter().flat_map(|manifest| &manifest.tools.tools);
         tools.filter(|tool| self.shows(&tool.name)).collect()
-    }
-
-    /// A sentence: the user's own words, else the server's, else its name.
-    fn purpose(&self, facts: &SuiteFacts) -> String {
-        let name = &self.definition.name;
-        if let Some(given) = &self.definition.description {
-            let given = summary::summary(given, MAX_USER_CHARS);
-            return format!("Use this tool for {}.", given.trim_end_matches('.'));
-        }
-        let manifest = facts.manifest.as_ref().filter(|_| self.describe == Describe::Full);
-        let said = manifest.and_then(|manifest| {
-            own_purpose(&manifest.server_info, name, self.describe_max_chars.div_ceil(2).min(160))
-        });
-        match said {
-            Some(OwnPurpose::Sentence(text)) if text.ends_with(['…', '!', '?']) => text,
-            Some(OwnPurpose::Sentence(text)) => format!("{text}."),
-            Some(OwnPurpose::Title(text)) => format!("Use this tool for {text}."),
-            None => {
-                let name = summary::summary(name, 100);
-                let shared = manifest.and_then(|_| shared_phrase(&self.described_tools(facts)));
-                match shared {
-                    Some(phrase) if phrase.to_lowercase().contains(&name.to_lowercase()) => {
-                        format!("Use this tool for {phrase}.")
-                    }
-                    Some(phrase) => format!("Use this tool for {name} ({phrase})."),
-                    None => format!("Use this tool for {}.", name.trim_end_matches('.')),
-                }
-            }
-        }
     }
 
     /// What its server says about its use, as one line.
@@ -198,56 +171,6 @@ impl Suite {
         let parts: Vec<_> = file.iter().map(|part| part.to_string_lossy()).collect();
         summary::summary(&parts[parts.len().saturating_sub(2)..].join("/"), 80)
     }
-}
-
-/// Two words that stand side by side in what more than half of the tools say of themselves, such as `knowledge graph`.
-fn shared_phrase(tools: &[&Tool]) -> Option<String> {
-    let tools = &tools[..tools.len().min(MAX_COMPARED_TOOLS)];
-    if tools.len() < 3 {
-        return None;
-    }
-    let mut counts: Vec<(String, usize)> = Vec::new();
-    for tool in tools {
-        let said = tool.description.as_deref();
-        let Some(said) = said.and_then(|said| own_words::first_sentence(said, MAX_TOOL_SUMMARY)) else {
-            continue;
-        };
-        let words: Vec<&str> = said.split(|c: char| !c.is_alphanumeric()).collect();
-        let mut seen = HashSet::new();
-        for pair in words.windows(2).filter(|pair| pair.iter().all(|word| word.len() > 4)) {
-            let phrase = pair.join(" ");
-            if !seen.insert(phrase.to_lowercase()) {
-                continue;
-            }
-            match counts.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&phrase)) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((phrase, 1)),
-            }
-        }
-    }
-    let most = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
-    Some(most).filter(|(_, count)| count * 2 > tools.len()).map(|(phrase, _)| phrase)
-}
-
-enum OwnPurpose {
-    Sentence(String),
-    Title(String),
-}
-
-/// What a server is for, in its own words, if they say more than `name`.
-fn own_purpose(info: &ServerInfo, name: &str, most: usize) -> Option<OwnPurpose> {
-    let server = Members::of(&*info.server)?;
-    let sentence = |text: &str| own_words::first_sentence(text, most).map(OwnPurpose::Sentence);
-    let title = |key: &str| {
-        server.text(key).and_then(|text| own_words::title(&text, name, most)).map(OwnPurpose::Title)
-    };
-    let instructions = || info.instructions.as_ref().and_then(|text| string(&**text));
-    server
-        .text("description")
-        .and_then(|text| sentence(&text))
-        .or_else(|| title("title"))
-        .or_else(|| instructions().and_then(|text| sentence(&text)))
-        .or_else(|| title("name"))
 }
 
 /// Adds the subtools, in at most `most` characters together with `text`: with their summaries if all of them
@@ -347,7 +270,7 @@ fn choose(names: &[&str], room: usize) -> Vec<usize> {
 }
 
 /// The words of a name, in lower case, without those that say little and without a plural's `s`.
-fn words(name: &str) -> impl Iterator<Item = String> {
+pub(super) fn words(name: &str) -> impl Iterator<Item = String> {
     let mut parts = vec![String::new()];
     let mut was_lower = false;
     for c in name.chars() {
@@ -366,11 +289,15 @@ fn words(name: &str) -> impl Iterator<Item = String> {
     parts.into_iter().filter(|word| !word.is_empty() && !COMMON_WORDS.contains(&word.as_str())).map(stem)
 }
 
-/// The words of subtools' names that are not in `text`, for hosts that search.
+/// The words of subtools' names that are not in `text`, then those of what they say, for hosts that search.
 pub(super) fn search_hint(tools: &[&Tool], text: &str) -> String {
     let mut known: HashSet<String> = text.split_whitespace().flat_map(words).collect();
     let (mut hint, mut count) = (String::new(), 0);
-    for word in tools.iter().flat_map(|tool| words(&tool.name)) {
+    let said = purpose::said_words(&tools[..tools.len().min(MAX_HINT_TOOLS)]);
+    // As they are written: hosts compare whole words.
+    let said: Vec<String> =
+        said.into_iter().filter(|said| !known.contains(&said.stem)).map(|said| said.word).collect();
+    for word in tools.iter().flat_map(|tool| words(&tool.name)).chain(said) {
         let length = word.chars().count() + 1;
         if count + length > MAX_HINT_CHARS || !known.insert(word.clone()) {
             continue;

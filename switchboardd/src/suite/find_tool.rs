@@ -1,12 +1,14 @@
-//! The tool that searches all suites at once. It calls nothing: a user may allow it for good.
+//! The tool that searches all suites at once. It calls only what reads: a user may allow it for good.
 
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use switchboard_definitions::config::Mode;
+use switchboard_definitions::document::nearest;
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::event_loop::run_blocking;
+use switchboard_wire::visible::clipped;
 
 use super::compact::{self, ShownTool};
 use super::{Suite, SuiteReply, reply, tool_error};
@@ -22,14 +24,19 @@ const MAX_SIGNATURE: usize = 240;
 const MAX_SUMMARY: usize = 100;
 /// How much more a subtool counts whose server the query names.
 const NAMED_SERVER: f32 = 1.5;
+/// How many names of suites are suggested for one that does not exist, and how much of that is shown, in bytes.
+const MAX_NEAR: usize = 3;
+const MAX_SHOWN_NAME: usize = 80;
+/// How many servers that cannot be used are explained in one answer.
+const MAX_UNAVAILABLE: usize = 5;
 /// How much of a query is searched for the name of a server, in characters.
 const MAX_SPOKEN: usize = 300;
 
 /// Its entry in `tools/list`.
 pub fn definition(name: &str) -> String {
-    const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string","description":"What you want to do"},"suite":{"type":"string"},"subtool":{"type":"string"}}}"#;
-    const READS: &str = r#"{"readOnlyHint":true,"openWorldHint":false}"#;
-    let description = "Searches the subtools of all suites. With suite instead of query it shows all of a suite, with subtool one. It calls none.";
+    const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string","description":"What you want to do"},"suite":{"type":"string"},"subtool":{"type":"string"},"args":{"type":"object","description":"Arguments of the subtool","additionalProperties":true}}}"#;
+    const READS: &str = r#"{"readOnlyHint":true}"#;
+    let description = "Searches the subtools of all suites. With suite instead of query it shows all of a suite, with subtool one; with args too it calls one that only reads.";
     let (name, description) = (quoted(name), quoted(description));
     format!(r#"{{"name":{name},"description":{description},"inputSchema":{SCHEMA},"annotations":{READS}}}"#)
 }
@@ -45,7 +52,7 @@ pub async fn search(
     for suite in suites.iter().filter(|suite| suite.may_be_shown()) {
         match suite.tools_if_known() {
             Some(list) => lists.push((suite, list)),
-            None => unknown.push(suite.name.as_str()),
+            None => unknown.push(suite),
         }
     }
     let all: Vec<(usize, usize)> = lists
@@ -61,7 +68,7 @@ pub async fn search(
     // There may be thousands of lists.
     let known: Vec<Arc<ToolList>> = lists.iter().map(|(_, list)| list.clone()).collect();
     let (places, wanted) = (all.clone(), query.to_owned());
-    let mut found = run_blocking(move || {
+    let found = run_blocking(move || {
         for list in &known {
             list.signatures();
         }
@@ -69,6 +76,7 @@ pub async fn search(
         search::rank(&words, &wanted, searched)
     })
     .await;
+    let mut found = found.matches;
     let spoken: String = query.chars().take(MAX_SPOKEN).flat_map(char::to_lowercase).collect();
     let spoken: HashSet<&str> =
         spoken.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').collect();
@@ -78,7 +86,7 @@ pub async fn search(
         one.score *= NAMED_SERVER;
     }
     found.sort_by(|one, other| other.score.total_cmp(&one.score));
-    let mut out = String::new();
+    let (mut out, mut explained) = (String::new(), 0);
     for (place, one) in found.iter().take(MAX_FOUND).enumerate() {
         let (list, at) = all[one.at];
         let (suite, list) = &lists[list];
@@ -101,11 +109,20 @@ pub async fn search(
     if found.is_empty() {
         out.push_str("No subtool matches these words.\n");
     }
+    let shown = found.iter().take(MAX_FOUND).map(|one| lists[all[one.at].0].0);
+    let mut said = HashSet::new();
+    for suite in shown.chain(unknown.iter().copied()).filter(|suite| said.insert(&*suite.name)) {
+        if let Some(why) = suite.why_unavailable(&suite.facts()).filter(|_| explained < MAX_UNAVAILABLE) {
+            let _ = writeln!(out, "{}: {why}", suite.name);
+            explained += 1;
+        }
+    }
     out.push_str(
         "Call one with the tool before it: {\"action\":\"call\",\"subtool\":…,\"args\":{…}}. {\"suite\":…} here shows all of a suite. Suites: ",
     );
     let names: Vec<&str> = lists.iter().map(|(suite, _)| suite.name.as_str()).collect();
     out.push_str(&names.join(", "));
+    let unknown: Vec<&str> = unknown.iter().map(|suite| suite.name.as_str()).collect();
     if !unknown.is_empty() {
         let _ = write!(out, ". Not searched, because they never ran: {}", unknown.join(", "));
     }
@@ -117,13 +134,29 @@ pub fn no_query() -> SuiteReply {
     tool_error("missing `query`; say what you want to do, or give `suite` to see all of a suite")
 }
 
-/// The answer to an attempt to call something.
-pub fn calls_nothing(suite: &str) -> SuiteReply {
-    tool_error(&format!(
-        "this tool searches and calls nothing; {{\"action\":\"call\",\"subtool\":…,\"args\":{{…}}}} to `{suite}` calls a subtool"
-    ))
-}
-
-pub fn no_suite(name: &str) -> SuiteReply {
-    tool_error(&format!("there is no suite `{name}`; `query` finds subtools in all of them"))
+/// The answer to a call of a suite that does not exist.
+pub fn no_suite(suites: &[Suite], name: &str) -> SuiteReply {
+    let typed = name.to_lowercase();
+    let of_name = nearest(name, suites.iter().map(|suite| suite.name.as_str()));
+    let of_child = || {
+        let child = nearest(name, suites.iter().map(Suite::child_name))?;
+        suites.iter().find(|suite| suite.child_name() == child).map(|suite| suite.name.as_str())
+    };
+    let mut near: Vec<&str> = of_name.or_else(of_child).into_iter().collect();
+    let is_part = |suite: &&Suite| {
+        let child = suite.child_name().to_lowercase();
+        typed.len() > 2 && (child.contains(&typed) || typed.contains(&child))
+    };
+    for suite in suites.iter().filter(is_part) {
+        if near.len() < MAX_NEAR && !near.contains(&suite.name.as_str()) {
+            near.push(&suite.name);
+        }
+    }
+    let hint = match near[..] {
+        [] => String::new(),
+        _ => format!("; did you mean `{}`?", near.join("` or `")),
+    };
+    let name = clipped(name, MAX_SHOWN_NAME);
+    let end = if hint.is_empty() { ";" } else { "" };
+    tool_error(&format!("there is no suite `{name}`{hint}{end} `query` finds subtools in all of them"))
 }

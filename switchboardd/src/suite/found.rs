@@ -5,7 +5,7 @@ use std::fmt::Write;
 use switchboard_wire::envelope::quoted;
 
 use super::compact::{self, ShownTool};
-use crate::search::{self, Match};
+use crate::search::{self, Ranking};
 use crate::signature::{Detail, prune, written_name};
 
 /// How many tools are described.
@@ -29,13 +29,17 @@ pub(super) struct TextLimits {
     pub(super) max_bytes: usize,
 }
 
-/// `matches`: indexes into `tools`, best first.
-pub(super) fn text(tools: &[ShownTool<'_>], matches: &[Match], limits: TextLimits) -> String {
+/// `ranking`: of indexes into `tools`.
+pub(super) fn text(tools: &[ShownTool<'_>], ranking: &Ranking, limits: TextLimits) -> String {
+    let Ranking { matches, opposites } = ranking;
     let mut order: Vec<usize> = matches.iter().map(|found| found.at).collect();
-    order.extend(search::unmatched(tools.len(), matches));
+    order.extend(search::unmatched(tools.len(), matches).filter(|at| !opposites.contains(at)));
+    // Those that do the opposite are only named.
+    let described = order.len();
+    order.extend(opposites);
     let best = matches.first().map_or(0.0, |best| best.score);
     let near = matches.iter().take(MAX_FOUND).filter(|found| found.score >= best * NEAR_BEST).count();
-    let count = if matches.is_empty() && tools.len() <= FEW { tools.len() } else { near };
+    let count = if matches.is_empty() && tools.len() <= FEW { described } else { near };
     let mut out = String::new();
     if matches.is_empty() {
         out.push_str("No subtool matches these words.\n");

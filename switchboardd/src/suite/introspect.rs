@@ -13,7 +13,7 @@ use super::found;
 use super::split::Marks;
 use super::summary::summary;
 use crate::child::{Tool, ToolList};
-use crate::search::{self, Match, Searched, ToolWords};
+use crate::search::{self, Match, Ranking, Searched, ToolWords};
 use crate::signature::prune;
 
 /// The hint if schemas were asked for in redacted mode.
@@ -65,12 +65,12 @@ pub fn text(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) ->
         allowed.iter().map(shown).collect()
     };
     if let Some(query) = options.query {
-        let matches = matches(list, &allowed, query, options.mode);
+        let ranking = rank(list, &allowed, query, options.mode);
         return match options.mode == Mode::Full || options.wants_schemas {
-            true => found_in_full(&tools().collect::<Vec<_>>(), &matches, options),
+            true => found_in_full(&tools().collect::<Vec<_>>(), &ranking.matches, options),
             false => {
                 let IntrospectOptions { summary_max_chars, max_bytes, .. } = options;
-                found::text(&shown(), &matches, found::TextLimits { summary_max_chars, max_bytes })
+                found::text(&shown(), &ranking, found::TextLimits { summary_max_chars, max_bytes })
             }
         };
     }
@@ -89,7 +89,7 @@ pub fn text(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) ->
 }
 
 /// The tools that a query means, as indexes into `allowed`.
-fn matches(list: &ToolList, allowed: &[usize], query: &str, mode: Mode) -> Vec<Match> {
+fn rank(list: &ToolList, allowed: &[usize], query: &str, mode: Mode) -> Ranking {
     let words: Vec<&ToolWords> = allowed.iter().map(|at| &list.words()[*at]).collect();
     let searched = if mode == Mode::Redacted { Searched::WithoutArguments } else { Searched::All };
     search::rank(&words, query, searched)
@@ -233,6 +233,27 @@ mod tests {
         assert!(found("zzz").starts_with("No subtool matches these words.\n1. createIssue"));
     }
 
+    #[test]
+    fn what_only_does_the_opposite_is_named_and_not_shown() {
+        let found = |list: Vec<Tool>, query: &str| {
+            let options = IntrospectOptions { query: Some(query), ..SUMMARY };
+            text(&ToolList::from(list), &Expose::default(), options)
+        };
+        let add = || tool("git_add", "Adds file contents to the staging area");
+        assert_eq!(
+            found(vec![add()], "undo staging"),
+            "No subtool matches these words.\nOther subtools: git_add"
+        );
+        let with_reset = vec![add(), tool("git_reset", "Unstages all staged changes")];
+        assert!(found(with_reset, "undo staging").starts_with("1. git_reset - "));
+        let tab = || tool("open_tab", "Opens a tab");
+        assert_eq!(
+            found(vec![tab()], "close the tab"),
+            "No subtool matches these words.\nOther subtools: open_tab"
+        );
+        assert!(found(vec![tab()], "open the tab").starts_with("1. open_tab"));
+    }
+
     proptest::proptest! {
         /// Whatever is asked, no exposed tool is missing.
         #[test]
@@ -317,6 +338,18 @@ mod tests {
             assert!(text.len() <= 6000 && text.contains(has) && text.contains(left_out), "{count}: {text}");
             assert_eq!(text.lines().count(), count + 1);
         }
+        // What a schema has beyond types is mentioned only where there is some.
+        let schema = r#"{"type":"object","properties":{"a":{"type":"string","maxLength":9},"b":{"type":"object","properties":{"c":{"default":1}}}},"anyOf":[{}]}"#;
+        let more = ToolList::from(vec![Tool {
+            input_schema: Some(RawValue::from_string(schema.to_owned()).unwrap()),
+            ..tool("t", "T")
+        }]);
+        let text_of_more =
+            text(&more, &Expose::default(), IntrospectOptions { mode: Mode::Compact, ..options });
+        assert!(
+            text_of_more.starts_with("Left out: descriptions of arguments, some defaults, limits and formats, rules about several arguments (…). {"),
+            "{text_of_more}"
+        );
         // Names are never left out.
         let text = show(2000, options);
         assert!(text.ends_with("\ntool_1999") && text.len() < 30_000);

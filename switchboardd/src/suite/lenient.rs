@@ -9,14 +9,24 @@ const OWN: [&str; 4] = ["action", "subtool", "args", "query"];
 
 const NOT_AN_OBJECT: &str = "`args` must be an object with the arguments of the subtool";
 
+/// Whether `query` stands where an argument of the subtool could: a call has no query of its own.
+pub(super) fn has_query(given: &Members<'_>) -> bool {
+    given.get("query").is_some_and(|query| !query.is_null())
+}
+
 /// The arguments of a call whose `args` is not an object: those in a JSON string, or, without `args`, those that stand
-/// beside `subtool`. `None` if there are none. Beside `args`, such arguments are not read.
-pub(super) fn arguments(given: &Members<'_>, args: Option<Raw<'_>>) -> Result<Option<String>, &'static str> {
+/// beside `subtool`. `None` if there are none. Beside `args`, such arguments are not read. `takes_query`: whether
+/// `query` is one of the subtool's.
+pub(super) fn arguments(
+    given: &Members<'_>,
+    args: Option<Raw<'_>>,
+    takes_query: bool,
+) -> Result<Option<String>, &'static str> {
     let Some(args) = args else {
         let flat: Vec<String> = given
             .0
             .iter()
-            .filter(|(name, _)| !OWN.contains(&&**name))
+            .filter(|(name, _)| !OWN.contains(&&**name) || (takes_query && &**name == "query"))
             .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
             .collect();
         return Ok((!flat.is_empty()).then(|| format!("{{{}}}", flat.join(","))));
@@ -35,9 +45,14 @@ mod tests {
 
     #[track_caller]
     fn check(given: &str, expect: Result<Option<&str>, &'static str>) {
+        check_query(given, false, expect);
+    }
+
+    #[track_caller]
+    fn check_query(given: &str, takes_query: bool, expect: Result<Option<&str>, &'static str>) {
         let given = Members::of(Raw::parse(given.as_bytes()).unwrap()).unwrap();
         let args = given.get("args").filter(|args| args.get() != "null");
-        assert_eq!(arguments(&given, args), expect.map(|args| args.map(str::to_owned)));
+        assert_eq!(arguments(&given, args, takes_query), expect.map(|args| args.map(str::to_owned)));
     }
 
     #[test]
@@ -59,5 +74,11 @@ mod tests {
         );
         check(r#"{"action":"call","subtool":"x","args":null,"q":1}"#, Ok(Some(r#"{"q":1}"#)));
         check(r#"{"action":"call","subtool":"x","query":"y"}"#, Ok(None));
+    }
+
+    #[test]
+    fn a_query_is_an_argument_of_a_subtool_that_takes_one() {
+        check_query(r#"{"subtool":"x","query":"y","n":1}"#, true, Ok(Some(r#"{"query":"y","n":1}"#)));
+        check_query(r#"{"subtool":"x","query":"y","args":{}}"#, true, Err(NOT_AN_OBJECT));
     }
 }

@@ -13,12 +13,18 @@ use switchboard_wire::raw::Raw;
 use super::description::{ListedTool, SuiteFacts};
 use super::{Suite, SuitePart, obstacle};
 use crate::child::Tool;
+use crate::savings::estimate::estimated_tokens;
 
 /// Longer definitions are not shown: each change formats all of them on the event loop, and each list has them.
 const MAX_DEFINITIONS: usize = 256 * 1024;
-/// With `auto`, tools that are shown stay until they take so many percent of the suite's bytes: a list that grows and
+/// With `auto`, tools that are shown stay until they take so many percent of the suite's tokens: a list that grows and
 /// shrinks a little does not change its form each time.
 const STAY_PERCENT: usize = 125;
+/// With `auto`, what a suite costs beside its entry and the answer to `introspect`: the model writes one call more, and
+/// waits for one answer more. What it writes costs several times what it reads.
+const ONE_MORE_CALL: usize = 100;
+/// With `auto`, longer definitions are never shown. No suite costs as much, and nobody formats them to find out.
+const MAX_AUTO: usize = 24 * 1024;
 
 /// What hosts see of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -98,10 +104,18 @@ impl Suite {
             return Err(Some(format!("its definitions have {bytes} bytes, more than {MAX_DEFINITIONS}")));
         }
         if self.settings.show == Show::Auto {
-            let of_suite = suite.iter().map(|tool| tool.tool.len() + 1).sum::<usize>();
+            let of_tools = estimated_tokens(bytes);
+            if bytes > MAX_AUTO {
+                return Err(Some(format!("its tools take about {of_tools} tokens, more than any suite")));
+            }
+            let entry = suite.iter().map(|tool| tool.tool.len() + 1).sum::<usize>();
+            let of_suite =
+                estimated_tokens(entry + self.introspection(&manifest.tools).len()) + ONE_MORE_CALL;
             let percent = if before == ShownForm::Tools { STAY_PERCENT } else { 100 };
-            if bytes * 100 > of_suite * percent {
-                return Err(Some(format!("its tools take {bytes} bytes, the suite {of_suite}")));
+            if of_tools * 100 > of_suite * percent {
+                return Err(Some(format!(
+                    "its tools take about {of_tools} tokens; the suite and what it answers to `introspect` {of_suite}"
+                )));
             }
         }
         let listed: Option<Vec<ListedTool>> = tools.into_iter().map(|tool| self.own_tool(tool)).collect();

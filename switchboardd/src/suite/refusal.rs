@@ -96,7 +96,7 @@ fn near(list: &ToolList, exposed: &[usize], typed: &str, mode: Mode) -> Vec<usiz
     let mut near: Vec<usize> = exposed.iter().copied().filter(|at| Some(name(at)) == mistyped).collect();
     let words: Vec<&ToolWords> = exposed.iter().map(|at| &list.words()[*at]).collect();
     let searched = if mode == Mode::Redacted { Searched::WithoutArguments } else { Searched::All };
-    let found = search::rank(&words, typed, searched);
+    let found = search::rank(&words, typed, searched).matches;
     let enough = found.first().map_or(0.0, |best| best.score / 2.0);
     for at in found.iter().filter(|found| found.score >= enough).map(|found| exposed[found.at]) {
         if near.len() < MAX_NEAR && !near.contains(&at) {

@@ -26,6 +26,8 @@ pub enum SuitePart {
     ReadOnly,
     /// All others.
     Writing,
+    /// Those that say that they only read, through the tool that searches all suites.
+    Found,
 }
 
 impl Suite {
@@ -166,6 +168,7 @@ impl Suite {
         let (does, called, right) = match part {
             SuitePart::ReadOnly if !reads => ("may write", &self.name, &self.writing_name),
             SuitePart::Writing if reads => ("only reads", &self.writing_name, &self.name),
+            SuitePart::Found if !reads => return Some(self.not_by_search(subtool)),
             _ => return None,
         };
         // The host was shown other tools than there are now.
@@ -176,6 +179,19 @@ impl Suite {
             format!("call it with `{right}`")
         };
         Some(Failure::WrongTool { subtool: subtool.into(), does, called: called.clone(), advice })
+    }
+
+    /// Why the tool that searches all suites does not call this subtool: a user may allow that tool for good.
+    fn not_by_search(&self, subtool: &str) -> Failure {
+        let right = if self.current_part() == SuitePart::Whole { &self.name } else { &self.writing_name };
+        Failure::WrongTool {
+            subtool: subtool.into(),
+            does: "may write",
+            called: "the search of all suites".to_owned(),
+            advice: format!(
+                "call it with `{right}`; if the list of tools does not have that, the user restarts the editor"
+            ),
+        }
     }
 
     /// How `introspect` marks the subtools now.

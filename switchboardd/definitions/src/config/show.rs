@@ -8,7 +8,7 @@ pub enum Show {
     Suite,
     /// Its own tools, once they are known.
     Tools,
-    /// Whichever takes fewer bytes.
+    /// Whichever costs a session fewer tokens.
     Auto,
 }
 

@@ -10,7 +10,7 @@ use switchboard_definitions::trust::{JudgedDefinition, TrustStatus};
 use super::*;
 use crate::child::remote::RemoteError;
 use crate::child::remote::auth::AuthError;
-use crate::child::{ChildError, ChildExit, ChildItems, Protocol, ToolList};
+use crate::child::{ChildError, ChildExit, ChildItems, Protocol, ServerInfo, ToolList};
 use crate::observe::metrics::Metrics;
 
 /// A suite of the server `kid`, with this config.
@@ -104,12 +104,34 @@ fn words_that_most_tools_share_say_what_the_server_is_for() {
     };
     let graph = ["Reads the knowledge graph", "Adds to the Knowledge Graph.", "Clears it"];
     assert!(text(&graph).starts_with("Use this tool for kid (knowledge graph). "), "{}", text(&graph));
-    let named = ["Opens a kidkid table", "Reads kids tables", "Drops kidkid tables", "Lists kidkid tables"];
-    assert!(text(&named).starts_with("Use this tool for kid. "), "{}", text(&named));
-    let named = ["Reads the Small Kids table", "Lists small kidss", "In a small kids"];
-    assert!(text(&named).starts_with("Use this tool for kid. "), "too short: {}", text(&named));
-    assert!(text(&graph[..2]).starts_with("Use this tool for kid. "), "too few tools");
-    assert!(text(&["Sends mail", "Reads mail", "", ""]).starts_with("Use this tool for kid. "));
+    let check = |sentences: &[&str], expect: &str| {
+        assert!(text(sentences).starts_with(expect), "{}", text(sentences));
+    };
+    // No two words that most of them have: single words that several have.
+    check(
+        &["Opens a big table", "Reads kids tables", "Drops old tables", "Lists it"],
+        "Use this tool for kid (table). ",
+    );
+    check(&["Sends mail", "Reads mail", "", ""], "Use this tool for kid (mail). ");
+    check(&["Sends mail", "Reads pages", "", ""], "Use this tool for kid. ");
+    let many = [&["Sends mail", "Reads mail"][..], &["Helps"; 20]].concat();
+    check(&many, "Use this tool for kid. ");
+    let names = [
+        json!({"name": "mail_get", "description": "Gets mail"}),
+        json!({"name": "send", "description": "Sends mail"}),
+    ];
+    let said = suite().description(&facts(&json!({"name": "kid"}), None, &names));
+    assert!(said.starts_with("Use this tool for kid. "), "the name has it: {said}");
+    for generic in [
+        "Returns any error responses",
+        "Required string parameters",
+        "The specified request returned results",
+    ] {
+        assert!(text(&[generic; 4]).starts_with("Use this tool for kid. "), "{}", text(&[generic; 4]));
+    }
+    // The first words that say something.
+    let after = ["Error responses of the knowledge graph"; 3];
+    assert!(text(&after).starts_with("Use this tool for kid (knowledge graph). "), "{}", text(&after));
 }
 
 #[test]
@@ -299,6 +321,12 @@ fn hosts_that_search_find_what_does_not_fit() {
             r#""_meta":{"anthropic/searchHint":"take screenshot zoom","anthropic/alwaysLoad":true,"anthropic/maxResultSizeChars":90000}"#
         )
     );
+    // Words of what the tools say come after those of their names.
+    tools[0]["description"] = "Opens a webpage in the browser and returns results.".into();
+    let listed = suite_with(&config, |_| {}).listed_first(&facts(&json!({"name": "kid"}), None, &tools));
+    assert!(listed.meta.unwrap().starts_with(
+        r#""_meta":{"anthropic/searchHint":"take screenshot zoom webpage","anthropic/alwaysLoad""#
+    ));
     // Everything is in the description already.
     assert_eq!(suite().listed_first(&facts(&json!({"name": "kid"}), None, &named(&names))).meta, None);
     let many: Vec<String> = (0..300).map(|n| format!("word{n}")).collect();
