@@ -86,6 +86,7 @@ fn app(daemon: &Arc<Daemon>, reloader: &Arc<Reloader>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route(paths::PAGE_FEED, get(page::feed))
         .route("/", get(page::part))
+        .route(paths::PAGE_PROOF, get(page::proof))
         .route("/page/{part}", get(page::part))
         .route(paths::PAGE_SESSION, post(page::exchange))
         .route("/savings", get(savings::show))
