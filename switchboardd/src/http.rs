@@ -82,6 +82,7 @@ fn app(daemon: &Arc<Daemon>, reloader: &Arc<Reloader>) -> Router {
         .route("/suites", get(discovery::suites))
         .route("/suites/{name}", get(discovery::suite))
         .route("/suites/{name}/tools", get(discovery::tools))
+        .route("/suites/{name}/details", get(discovery::details))
         .route("/status", get(discovery::status))
         .route("/metrics", get(metrics::metrics))
         .route(paths::PAGE_FEED, get(page::feed))

@@ -186,6 +186,18 @@ impl Suite {
         }
     }
 
+    /// The tools of `list` that may be shown, each with the summary of its description.
+    pub fn summaries<'l>(
+        &'l self,
+        list: &'l ToolList,
+    ) -> impl Iterator<Item = (&'l str, Option<String>)> + use<'l> {
+        let tools = list.tools.iter().filter(|tool| self.shows(&tool.name));
+        tools.map(|tool| {
+            let text = tool.description.as_deref();
+            (&*tool.name, text.map(|text| summary::summary(text, self.summary_max_chars)))
+        })
+    }
+
     pub fn is_remote(&self) -> bool {
         matches!(self.definition.launch, Ok(Launch::Remote(_)))
     }
