@@ -5,6 +5,7 @@
 //! tokenizer's vocabulary, and only for texts that were never counted (`tokens.rs`).
 
 mod advice;
+mod headline;
 pub mod recorder;
 mod report;
 pub mod snapshot;
