@@ -25,6 +25,7 @@ mod introspect;
 mod keyring;
 mod learn;
 mod local_config;
+mod local_time;
 mod login;
 mod logs;
 mod ls;

@@ -137,7 +137,7 @@ impl Suite {
         subtool: &str,
         args: Option<Raw<'_>>,
     ) -> Result<SuiteReply, Failure> {
-        match self.ask_user(call.caller, subtool, args).await? {
+        match self.ask_user(call, subtool, args).await? {
             Confirmation::Asked(asks) => Ok(asks),
             Confirmation::Given => {
                 let call = CallContext { confirmed: true, asked: Instant::now(), ..call };

@@ -11,6 +11,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::clipped;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::{CallContext, Suite, SuiteReply, SuspendableCall, shown_arguments};
 use crate::caller::Caller;
@@ -76,16 +77,17 @@ impl Suite {
         if !self.must_confirm(call.caller, subtool, tool) {
             return Ok(Confirmation::Given);
         }
-        self.ask_user(call.caller, subtool, args).await
+        self.ask_user(call, subtool, args).await
     }
 
     /// Asks the user; fails if the answer is not a yes.
     pub(super) async fn ask_user(
         &self,
-        caller: &Arc<Caller>,
+        call: CallContext<'_>,
         subtool: &str,
         args: Option<Raw<'_>>,
     ) -> Result<Confirmation, Failure> {
+        let caller = call.caller;
         if !caller.profile().client_capabilities.elicitation_form {
             let why = Unconfirmed::CannotAsk { of_workspace: self.of_workspace };
             let (child, subtool) = (self.child_name().into(), subtool.into());
@@ -93,8 +95,10 @@ impl Suite {
         }
         let question = self.question(caller, subtool, args);
         if caller.as_stateless().is_none() {
-            question.ask(caller).await?;
-            return Ok(Confirmation::Given);
+            let since = Instant::now();
+            let answer = question.ask(caller).await;
+            call.notes.iter().for_each(|notes| notes.record_user_time(since.elapsed()));
+            return answer.map(|()| Confirmation::Given);
         }
         let asked = caller.clone();
         let answer = async move { question.ask(&asked).await.map(|()| SuiteReply::Confirmed) };
