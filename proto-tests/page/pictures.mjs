@@ -1,4 +1,4 @@
-// The pictures of the README: the bundled children under names that people know, several hosts, some minutes of calls.
+// The pictures of README and docs: the bundled children under names that people know, several hosts, some minutes of calls.
 
 import { existsSync, mkdirSync } from "node:fs";
 import path from "node:path";
@@ -21,12 +21,13 @@ export async function pictures(bin, folder) {
     stage.write("home/.config/switchboard/switchboard.config.json", {
       suites: { browser: { pool: { scope: "session", max: 4 } }, search: { pool: { scope: "call", warm: 1, max: 3 } } },
     });
+    stage.write("postgres.py", 'def connect():\n    raise ConnectionRefusedError("localhost:5432 refuses the connection")\n\nconnect()\n');
     stage.servers("mine", {
       browser: { command: mock, description: "clicking through web pages" },
       files: { command: text, description: "reading and changing text" },
       github: { command: mock, env: { GITHUB_TOKEN: "${GITHUB_TOKEN_OF_ADA}" }, description: "issues and pull requests" },
       notes: { command: mock, description: "notes and reminders" },
-      postgres: { command: "sh", args: ["-c", "echo connection to localhost:5432 refused >&2; exit 1"], description: "asking the database" },
+      postgres: { command: "python3", args: [path.join(stage.root, "postgres.py")], description: "asking the database" },
       search: { command: evil, args: ["echo"], description: "searching the web" },
     });
     stage.write("shop/mcps/deploy/.mcp.json", { mcpServers: { deploy: { command: "npx", args: ["-y", "shop-deploy@4.2.0", "--cluster", "staging"] } } });
@@ -54,12 +55,23 @@ export async function pictures(bin, folder) {
       await page.waitForSelector('#link[data-state="live"]');
       await until("fonts", () => page.evaluate(() => document.fonts.ready.then(() => true)));
       await page.screenshot({ path: path.join(folder, `status-page-${name}.png`), fullPage: false });
+      if (name === "light") await opened(page, path.join(folder, "status-page-row.png"));
       await context.close();
     }
     await Promise.race([Promise.all(pending), new Promise((done) => setTimeout(done, 100))]);
   } finally {
     await stage.clear();
   }
+}
+
+/** One row with what is folded under it. */
+async function opened(page, file) {
+  await page.setViewportSize({ width: 1040, height: 2000 });
+  const row = page.locator("tbody.suite", { has: page.locator('.name bdi:text-is("files")') });
+  await row.locator(".name button").click();
+  await row.locator(".tools li").first().waitFor();
+  await page.mouse.move(0, 0);
+  await row.screenshot({ path: file });
 }
 
 /** Calls as people make them: in bursts, some slow, a few wrong. */

@@ -65,8 +65,13 @@ export class Stage {
     return `http://127.0.0.1:${this.port}`;
   }
 
-  async stop() {
-    this.daemon.kill("SIGTERM");
+  async stop(signal = "SIGTERM") {
+    this.daemon.kill(signal);
+    await this.over();
+  }
+
+  /** The daemon has ended. */
+  async over() {
     await ended(this.daemon);
   }
 

@@ -170,7 +170,7 @@ fn the_readme_leads_to_a_working_editor_and_back() {
     person.sees("switchboard status", 0, &["mock", "ready"]);
     person.sees("switchboard ls", 0, &["mock", ".mcp.json"]);
     person.sees("switchboard explain mock", 0, &["your own", "mock-child"]);
-    person.sees("switchboard savings", 0, &["mock_suite", "costs more than it saves"]);
+    person.sees("switchboard savings", 0, &["tokens a session", "`mock`", "costs more than it saves"]);
     assert_eq!(person.types("switchboard introspect mock"), 0);
     assert_eq!(person.types("switchboard call mock echo '{\"text\":\"hello\"}'"), 0);
     assert_eq!(person.types("switchboard call mock ehco '{}'"), 1);

@@ -163,7 +163,11 @@ fn what_hosts_ask_about_is_asked_by_switchboard() {
     home.write(".claude.json", &json!({"mcpServers": {"fs": entry}}).to_string());
     home.write(".claude/settings.json", r#"{"permissions": {"ask": ["mcp__fs__env", "mcp__fs__e*"]}}"#);
     for (before, after, note) in [
-        (json!({}), json!(["e*", "env"]), "you are asked before each call of `e*` and `env`, as `permissions.ask`"),
+        (
+            json!({}),
+            json!(["e*", "env"]),
+            "you are asked before each call of `e*` and `env`, as `permissions.ask`",
+        ),
         (json!({"confirm": ["crash"]}), json!(["crash", "e*", "env"]), "you are asked before each call"),
         (json!({"confirm": ["e*", "env", "x"]}), json!(["e*", "env", "x"]), "you are asked before each call"),
         (json!({"confirm": "destructive"}), json!("destructive"), "left out: you are asked before each call"),

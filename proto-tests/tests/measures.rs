@@ -1,10 +1,15 @@
 //! The metrics in `/status`: calls on every face, failures, memory.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
+use std::time::Duration;
+
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT};
 use serde_json::{Value, json};
+
+/// Longer than any call here takes, on a loaded machine too.
+const THINKING: Duration = Duration::from_secs(3);
 
 fn call(suite: &str, subtool: &str) -> Value {
     json!({"name": suite, "arguments": {"action": "call", "subtool": subtool, "args": {}}})
@@ -65,7 +70,7 @@ fn every_call_is_counted_once_on_every_face() {
     assert_eq!(
         counted(&daemon, "idle"),
         (
-            json!({"total": 0, "errors": 0, "inFlight": 0, "p50Ms": null, "p99Ms": null, "series": []}),
+            json!({"total": 0, "errors": 0, "refused": 0, "inFlight": 0, "p50Ms": null, "p99Ms": null, "series": []}),
             json!(0)
         )
     );
@@ -100,7 +105,7 @@ fn failures_are_recorded_without_arguments_and_messages() {
         ("invalid_params", "-"),
         ("child_exited", "crash"),
         // Tool names that no child has are not recorded.
-        ("tool_error", "_other"),
+        ("unknown_tool", "_other"),
         ("_other", "raise"),
         ("-32602", "raise"),
         ("tool_error", "raw"),
@@ -111,9 +116,37 @@ fn failures_are_recorded_without_arguments_and_messages() {
     assert!(told["message"].as_str().unwrap().contains("exited with status 3"), "{told}");
     assert!(!status["lastErrors"].to_string().contains("hunter2"), "{status}");
     let (calls, _) = counted(&daemon, "kid");
-    assert_eq!((&calls["total"], &calls["errors"]), (&json!(6), &json!(5)), "{calls}");
+    // A tool that does not exist, and arguments that the server calls wrong, are no failures.
+    let figures = |calls: &Value| ["total", "errors", "refused"].map(|key| calls[key].as_u64().unwrap());
+    assert_eq!(figures(&calls), [6, 3, 2], "{calls}");
     // The call to an unknown suite counts in the total only.
-    assert_eq!((&status["calls"]["total"], &status["calls"]["errors"]), (&json!(7), &json!(6)));
+    assert_eq!(figures(&status["calls"]), [7, 3, 3]);
+    let refused: Vec<bool> =
+        status["lastErrors"].as_array().unwrap().iter().map(|error| error["refused"] == true).collect();
+    assert_eq!(refused, [true, false, true, false, true, false]);
+}
+
+/// What a user takes to think is in no figure, whoever asks: the server, or Switchboard before it sends the call.
+#[test]
+fn the_time_of_a_user_is_not_latency() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.config(&json!({"suites": {"kid": {"confirm": ["echo"]}}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("kid", "log", "{}");
+    for (tool, args, answer) in [
+        ("ask", r#"{"kind":"elicitation"}"#, json!({"action": "accept", "content": {}})),
+        ("echo", "{}", json!({"action": "accept", "content": {"decision": "once"}})),
+    ] {
+        let id = shim.start_call("kid", tool, args);
+        let question = shim.notification("elicitation/create");
+        std::thread::sleep(THINKING);
+        shim.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}).to_string());
+        shim.answer_to(&id.to_string());
+    }
+    let slowest = daemon.status()["calls"]["p99Ms"].as_f64().unwrap();
+    assert!(slowest < THINKING.as_secs_f64() * 1e3, "{slowest} ms");
 }
 
 #[test]
@@ -127,7 +160,8 @@ fn only_the_last_failures_are_kept() {
     }
     let status = daemon.status();
     assert_eq!(status["lastErrors"].as_array().unwrap().len(), 50);
-    assert_eq!(counted(&daemon, "kid").0["errors"], 120);
+    let (calls, _) = counted(&daemon, "kid");
+    assert_eq!((&calls["errors"], &calls["refused"]), (&json!(0), &json!(120)));
 }
 
 #[test]

@@ -124,7 +124,9 @@ fn calls_are_counted_per_face_and_match_the_status() {
     assert_eq!(calls["total"], 28);
     assert_eq!(status["calls"]["total"], 28);
     let failed = counted(&[r#"error_type=""#]);
-    assert_eq!(calls["errors"].as_f64(), Some(failed));
+    // Arguments that the server calls wrong are counted apart.
+    let refused = calls["refused"].as_f64().unwrap();
+    assert_eq!((calls["errors"].as_f64().map(|errors| errors + refused), refused), (Some(failed), 1.0));
     let slowest = sum(&seen, "mcp_server_operation_duration_seconds_bucket", &[CALL, r#"le="+Inf""#]);
     assert_eq!(slowest, 29.0);
     let took = sum(&seen, "mcp_server_operation_duration_seconds_sum", &[CALL, echo]);

@@ -14,9 +14,10 @@ use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Endpoint, Home, Request, Response, TEST_TIMEOUT, bins};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 15] = [
     "/",
     "/page/page.css",
     "/page/icon.svg",
@@ -26,6 +27,8 @@ const PARTS: [&str; 13] = [
     "/page/savings.js",
     "/page/calls.js",
     "/page/suites.js",
+    "/page/details.js",
+    "/page/errors.js",
     "/page/figures.js",
     "/page/charts.js",
     "/page/dom.js",
@@ -373,12 +376,105 @@ fn a_bearer_reads_what_the_page_shows_and_nothing_else() {
             assert_eq!(seen.get("pid"), None, "{wrong}");
         }
     }
-    // The bearer is only valid for the daemon that issued it.
+}
+
+#[test]
+fn a_bearer_outlives_the_daemon_but_not_a_stop() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let mut daemon = home.daemon_on_tcp();
+    let bearer = bearer(&home, &daemon);
+    let file = home.state_folder().join("page-bearers.json");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(
+        !fs::read_to_string(&file).unwrap().contains(&bearer),
+        "the file can be used by whoever reads it"
+    );
+    let sees_all = |daemon: &DaemonProcess| {
+        let seen = daemon.tcp().send(&Request::new("GET", "/status").bearer(&bearer)).json();
+        assert_eq!(seen["suites"][0]["name"], "kid_suite", "{seen}");
+        seen["pid"] == daemon.pid()
+    };
+    for signal in [Signal::TERM, Signal::KILL] {
+        daemon.signal(signal);
+        daemon.ended(TEST_TIMEOUT);
+        drop(daemon);
+        daemon = home.daemon_on_tcp();
+        assert!(sees_all(&daemon), "{signal:?}");
+        assert!(Feed::open(&daemon.tcp(), Some(&bearer)).is_ok(), "{signal:?}");
+    }
+    // It still cannot act.
+    let post = Request::new("POST", "/proxy").bearer(&bearer).body(PING);
+    assert_eq!(daemon.tcp().send(&post).status, 401);
+    home.run_ok(&["stop"]);
+    daemon.ended(TEST_TIMEOUT);
     drop(daemon);
-    let next = home.daemon_on_tcp();
-    let seen = next.tcp().send(&Request::new("GET", "/status").bearer(&bearer)).json();
-    assert_eq!((seen.get("pid"), &seen["suites"][0]["name"]), (None, &json!("kid_suite")));
-    assert_eq!(Feed::open(&next.tcp(), Some(&bearer)).err().map(|refused| refused.status), Some(401));
+    let daemon = home.daemon_on_tcp();
+    assert!(!sees_all(&daemon));
+    assert_eq!(Feed::open(&daemon.tcp(), Some(&bearer)).err().map(|refused| refused.status), Some(401));
+}
+
+/// A listener on the port of a daemon that has ended cannot pretend to be it, and cannot fetch a proof elsewhere.
+#[test]
+fn a_daemon_shows_that_it_knows_a_bearer() {
+    let home = Home::new();
+    let daemon = home.daemon_on_tcp();
+    let bearer = bearer(&home, &daemon);
+    let port = daemon.tcp_address().port();
+    let nonce = "0123456789abcdef".repeat(4);
+    let sha256 =
+        |text: &[u8]| -> String { Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect() };
+    let ask = |host: &str, nonce: &str| {
+        daemon.tcp().send(&Request::new("GET", &format!("/page/proof?nonce={nonce}")).header("Host", host))
+    };
+    for host in [format!("127.0.0.1:{port}"), format!("localhost:{port}")] {
+        let wanted = sha256(format!("{}\n{host}\n{nonce}", sha256(bearer.as_bytes())).as_bytes());
+        assert_eq!(ask(&host, &nonce).json(), json!({ "proofs": [wanted] }), "{host}");
+    }
+    assert_eq!(ask(&format!("127.0.0.1:{}", port ^ 1), &nonce).status, 403);
+    for wrong in ["", "00", &nonce[1..], &"g".repeat(64), &"0".repeat(1000)] {
+        assert_eq!(ask(&format!("127.0.0.1:{port}"), wrong).status, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn the_details_of_a_server_are_for_the_page_only() {
+    let home = Home::new();
+    let key = "sk-abcdefghijklmnop1234567890";
+    home.child("kid", &["echo"]);
+    home.definition(
+        "keyed",
+        &json!({"mcpServers": {"keyed": {"command": "/nowhere", "args": ["--api-key", key]}}}).to_string(),
+    );
+    home.config(
+        &json!({"suites": {"kid": {"expose": {"deny": ["die"]}}}, "introspection": {"mode": "redacted"}}),
+    );
+    let project = home.project("shop");
+    project.child("theirs", &["echo"]);
+    let daemon = home.daemon_on_tcp();
+    let mut shim = project.shim();
+    shim.call("kid", "echo", "{}");
+    let (endpoint, bearer) = (daemon.tcp(), bearer(&home, &daemon));
+    let read = |target: &str| endpoint.send(&Request::new("GET", target).bearer(&bearer));
+    assert_eq!(endpoint.get("/suites/kid_suite/details").status, 401);
+    let told = read("/suites/kid_suite/details").json();
+    let names: Vec<&str> =
+        told["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"echo") && !names.contains(&"die"), "{told}");
+    assert!(!told.to_string().contains("inputSchema"), "{told}");
+    assert!(told["stderr"].is_array() && told["directory"].is_string(), "{told}");
+    assert_eq!(read("/suites/keyed_suite/details").json()["command"], "/nowhere --api-key •••");
+    // Of a held server, nothing of its own words; and a page loads no workspace.
+    let query = |folder: &std::path::Path| format!("?workspace={}", folder.display());
+    let told = read(&format!("/suites/theirs_suite/details{}", query(project.path()))).json();
+    assert_eq!((&told["held"], told.get("tools"), told.get("stderr")), (&json!(true), None, None), "{told}");
+    assert!(told["command"].is_string(), "{told}");
+    assert_eq!(read("/suites/theirs_suite/details").status, 404);
+    let elsewhere = home.path().join("elsewhere");
+    fs::create_dir_all(&elsewhere).unwrap();
+    let unknown = read(&format!("/suites/kid_suite/details{}", query(&elsewhere)));
+    assert_eq!(unknown.status, 404, "{}", unknown.text());
+    assert_eq!(read("/suites/none_suite/details").status, 404);
 }
 
 #[test]

@@ -719,7 +719,10 @@ fn a_long_record_is_complete_in_order_and_bounded() {
         assert_eq!(made_up, wanted, "each call is there once");
     } else {
         assert!(all.len() > 200_000, "{} of {count}", all.len());
-        assert!(made_up[AT_ONCE..].windows(2).all(|pair| pair[0] + 10 == pair[1]), "each of the last calls is there once");
+        assert!(
+            made_up[AT_ONCE..].windows(2).all(|pair| pair[0] + 10 == pair[1]),
+            "each of the last calls is there once"
+        );
     }
     assert!(!on_disk(&home).contains(CANARY));
     let after = memory();

@@ -257,8 +257,8 @@ fn unknown_figures_are_not_guessed() {
     let theirs = all["workspaces"].as_array().unwrap().iter().find(|one| one["held"] == 1);
     assert_eq!(number(&theirs.unwrap_or_else(|| panic!("{all}"))["suites"]), 1, "{all}");
     let text = String::from_utf8(home.command(&["savings"]).stdout).unwrap();
-    assert!(text.contains("late_suite: unknown, it has not run yet"), "{text}");
-    assert!(text.contains("held_suite: unknown, it is held"), "{text}");
+    assert!(text.contains("late: unknown, it has not run yet"), "{text}");
+    assert!(text.contains("held: unknown, it is held"), "{text}");
 }
 
 #[test]
@@ -266,6 +266,8 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     home.child("own", &["echo", "own"]);
+    // An editor would start this one as well, although nobody uses it.
+    home.child("idle", &["echo", "idle"]);
     home.config(&json!({"suites": {"own": {"pool": {"scope": "session"}}}}));
     let _daemon = home.daemon();
     let mut hosts: Vec<Shim> = (0..3).map(|_| host(&home)).collect();
@@ -278,6 +280,15 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     let all = once_known(&home, "kid");
     let (kid, own) = (of(&all, "kid"), of(&all, "own"));
     assert_eq!((number(&kid["sessionsNow"]), number(&kid["children"])), (3, 1), "{kid}");
+    let idle = of(&all, "idle");
+    assert_eq!((number(&idle["sessionsNow"]), number(&idle["sessionsShown"])), (0, 3), "{idle}");
+    assert_eq!(number(&idle["childrenAvoided"]), 3, "{idle}");
+    let headline = all["headline"].as_str().unwrap();
+    assert!(headline.contains("; 5 processes"), "{headline}");
+    let text = String::from_utf8(home.command(&["savings"]).stdout).unwrap();
+    assert_eq!(text.lines().next(), Some(headline), "{text}");
+    assert!(text.contains("3 editor windows; without Switchboard they would run 9 servers, of which they have used 6; 4 servers run"), "{text}");
+    assert!(!text.contains("_suite"), "{text}");
     assert_eq!(number(&kid["childrenAvoided"]), 2, "{kid}");
     assert_eq!((number(&own["sessionsNow"]), number(&own["children"])), (3, 3), "{own}");
     assert_eq!(number(&own["childrenAvoided"]), 0, "{own}");
@@ -287,8 +298,8 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     assert_eq!(number(&kid["coldStarts"]["avoidedMs"]), 2 * number(&kid["startMs"]), "{kid}");
     let processes = &all["processes"];
     assert_eq!(
-        ["sessions", "without", "running", "avoided"].map(|key| number(&processes[key])),
-        [3, 6, 4, 2],
+        ["sessions", "without", "used", "running", "avoided"].map(|key| number(&processes[key])),
+        [3, 9, 6, 4, 5],
         "{processes}"
     );
     assert!(number(&processes["peakAvoided"]) >= 2, "{processes}");
@@ -319,6 +330,32 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     });
     assert_eq!(number(&of(&left, "kid")["childrenAvoided"]), 0, "{left}");
     assert!(number(&left["processes"]["peakAvoided"]) >= peak, "{left}");
+
+    // Without an editor there is nothing to compare with.
+    hosts.clear();
+    until("their leaving", TEST_TIMEOUT, || {
+        Some(savings(&home)).filter(|all| number(&all["processes"]["sessions"]) == 0)
+    });
+    let text = String::from_utf8(home.command(&["savings"]).stdout).unwrap();
+    assert!(text.lines().next().unwrap().ends_with("; no editor is connected now"), "{text}");
+    assert!(!text.contains("without Switchboard"), "{text}");
+}
+
+/// The first use of a server is no start that was added, even if a model read its tools before.
+#[test]
+fn a_first_call_after_an_introspection_is_no_added_start() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    host(&home).call("kid", "echo", "{}");
+    once_known(&home, "kid");
+    drop(daemon);
+    let _daemon = home.daemon();
+    let mut shim = host(&home);
+    introspect(&mut shim, "kid_suite", "");
+    shim.call("kid", "echo", "{}");
+    let cold = of(&savings(&home), "kid")["coldStarts"].clone();
+    assert_eq!(number(&cold["added"]), 0, "{cold}");
 }
 
 #[test]
@@ -334,7 +371,7 @@ fn a_suite_that_costs_more_than_it_saves_is_reported() {
     let all = once_known(&home, "mock");
     assert_eq!(of(&all, "kid")["word"], Value::Null, "{all}");
     let word = of(&all, "mock")["word"].as_str().unwrap_or_else(|| panic!("{all}"));
-    assert!(word.contains("`mock_suite` is so small that it costs more "), "{word}");
+    assert!(word.contains("the suite of `mock` is so small that it costs more "), "{word}");
     assert!(word.contains("`switchboard --child mock`"), "{word}");
     let text = String::from_utf8(home.command(&["savings"]).stdout).unwrap();
     assert!(text.lines().any(|line| line == word), "{text}");

@@ -164,7 +164,8 @@ fn open_session_body(about: SessionSpec, handshake: &[Box<RawValue>], shown: Opt
     let handshake: Vec<&RawValue> = handshake.iter().map(AsRef::as_ref).collect();
     let SessionSpec { workspace, child } = about;
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let open = OpenSession { workspace, child, version, hop: hop::HOP, handshake, shown: shown.map(Into::into) };
+    let open =
+        OpenSession { workspace, child, version, hop: hop::HOP, handshake, shown: shown.map(Into::into) };
     open.json().into()
 }
 
@@ -176,8 +177,11 @@ mod tests {
     fn the_handshake_is_sent_unchanged() {
         let body = r#"{"jsonrpc":"2.0", "id":1.0,"method":"initialize"}"#;
         let handshake = [RawValue::from_string(body.to_owned()).unwrap()];
-        let hello =
-            open_session_body(SessionSpec { workspace: Some("/w".to_owned()), child: None }, &handshake, None);
+        let hello = open_session_body(
+            SessionSpec { workspace: Some("/w".to_owned()), child: None },
+            &handshake,
+            None,
+        );
         let text = std::str::from_utf8(&hello).unwrap();
         assert!(text.contains(body), "{text}");
         assert!(

@@ -273,8 +273,8 @@ impl Catalog {
             return Some(tool);
         }
         let mut called = self.listed_tool(name)?;
-        let earlier =
-            shown.and_then(|shown| shown.earlier_part(name, called.suite.child_name(), called.own.as_deref()));
+        let earlier = shown
+            .and_then(|shown| shown.earlier_part(name, called.suite.child_name(), called.own.as_deref()));
         called.part = earlier.unwrap_or(called.part);
         Some(called)
     }

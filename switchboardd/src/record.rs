@@ -7,7 +7,6 @@
 
 mod files;
 mod line;
-mod outcome;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -27,8 +26,8 @@ use tokio::time::Instant;
 
 pub use files::RecordFiles;
 pub use line::{CallRecord, RecordEntry};
-use outcome::CallResult;
 
+use crate::observe::metrics::call_result::CallResult;
 use crate::observe::metrics::{EndedOperation, Metrics, ToolLabel};
 use crate::observe::status_changed::StatusChanged;
 use crate::session::Session;
@@ -290,7 +289,8 @@ impl EndedCall {
         let details = operation.details.as_deref();
         let was_asked = operation.is_retry || details.is_some_and(|details| details.asked);
         let (result, kind) = CallResult::of(operation.reply, operation.error, was_asked);
-        let began = clock.0 - (clock.1.saturating_duration_since(operation.at) + operation.took);
+        let began = clock.0
+            - (clock.1.saturating_duration_since(operation.at) + operation.took + operation.user_time);
         let what = match operation.method {
             methods::TOOLS_CALL if operation.introspects => "introspect",
             methods::TOOLS_CALL => "call",

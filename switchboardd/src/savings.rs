@@ -6,6 +6,7 @@
 
 mod advice;
 pub mod estimate;
+mod headline;
 pub mod recorder;
 mod report;
 pub mod snapshot;

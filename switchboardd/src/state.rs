@@ -3,6 +3,7 @@
 pub mod daemon_info;
 mod gauges;
 pub mod page_access;
+mod page_bearers;
 mod reload_requests;
 mod shutdown;
 mod workspace_loader;

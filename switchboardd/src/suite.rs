@@ -60,8 +60,8 @@ use crate::pool::{Lease, Pool, PoolError, PoolStatus};
 use crate::suite::failure::Failure;
 
 pub use confirm::Confirmation;
-pub use judged_call::JudgedCall;
 pub use context::{CallContext, CallTarget};
+pub use judged_call::JudgedCall;
 use login::LoginOutcome;
 pub use own_tools::{ListedSuite, ShownForm};
 pub use reply::SuiteReply;
@@ -187,6 +187,18 @@ impl Suite {
             }
             Mode::Summary | Mode::Compact | Mode::Full => self.exposed(list),
         }
+    }
+
+    /// The tools of `list` that may be shown, each with the summary of its description.
+    pub fn summaries<'l>(
+        &'l self,
+        list: &'l ToolList,
+    ) -> impl Iterator<Item = (&'l str, Option<String>)> + use<'l> {
+        let tools = list.tools.iter().filter(|tool| self.shows(&tool.name));
+        tools.map(|tool| {
+            let text = tool.description.as_deref();
+            (&*tool.name, text.map(|text| summary::summary(text, self.summary_max_chars)))
+        })
     }
 
     pub fn is_remote(&self) -> bool {

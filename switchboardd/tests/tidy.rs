@@ -53,6 +53,7 @@ const PACKAGES: &[(&str, &str)] = &[
 const CRATES: &[(&str, &[&str])] = &[
     ("axum", &["src/http"]),
     ("base64", &["mcp/src/era/headers.rs", "src/oauth/pkce.rs"]),
+    ("chrono", &["ctl/src/local_time.rs"]),
     ("clap", &["ctl/src"]),
     ("clap_complete", &["ctl/src"]),
     ("clap_mangen", &["ctl/src"]),

@@ -14,6 +14,7 @@ use switchboard_wire::visible::Printable;
 
 use super::CliExit;
 use super::ask::{AskError, ask};
+use super::local_time::with_local_time;
 use super::output::{failed, print, print_json, print_json_line, remark, try_print};
 use crate::args::Args;
 use switchboardd::daemon;
@@ -155,7 +156,7 @@ fn show(args: &Args, lines: &[Value]) -> std::io::Result<()> {
         } else {
             let text = |key: &str| line[key].as_str().unwrap_or_default();
             let mark = if line["stream"] == "stdout" { "stdout: " } else { "" };
-            try_print(&printable!("{} {}{}", text("at"), mark, text("text")))?;
+            try_print(&printable!("{} {}{}", with_local_time(text("at")), mark, text("text")))?;
         }
     }
     Ok(())
@@ -208,7 +209,7 @@ async fn of_file(args: &Args, file: &Path, wish: LogQuery) -> CliExit {
     }
     last.lines.iter().for_each(|line| match args.json {
         true => drop(print_json_line(&json!({ "text": line }))),
-        false => print(&Printable::text(line)),
+        false => print(&Printable::text(&with_local_time(line))),
     });
     if !wish.follow {
         return CliExit::Ok;

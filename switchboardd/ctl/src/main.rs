@@ -26,6 +26,7 @@ mod introspect;
 mod keyring;
 mod learn;
 mod local_config;
+mod local_time;
 mod login;
 mod logs;
 mod ls;

@@ -28,9 +28,9 @@ pub(super) async fn run(args: &Args) -> CliExit {
     }
 }
 
-/// A suite's name, and whether its own tools are shown in its place.
+/// The name of a suite's server, and whether its own tools are shown in place of the suite.
 fn name(suite: &Value) -> String {
-    let name = text(&suite["name"]);
+    let name = text(&suite["child"]);
     if suite["shownAs"] == "tools" { format!("{name} (as tools)") } else { name }
 }
 
@@ -39,7 +39,11 @@ fn render(savings: &Value, paint: Paint) -> Printable {
     let suites = savings["suites"].as_array().map_or(&[][..], Vec::as_slice);
     let (known, unknown): (Vec<&Value>, Vec<&Value>) =
         suites.iter().partition(|suite| suite["known"] == true);
-    let mut lines = vec![paint.on(Tone::Strong, "tokens that a session begins with")];
+    let mut lines = vec![
+        paint.on(Tone::Good, text(&savings["headline"])),
+        Printable::default(),
+        paint.on(Tone::Strong, "tokens that a session begins with"),
+    ];
     let whole = &savings["perSession"];
     let head = ["", "tools", "listed", "shown", "saves", "introspect"].map(str::to_owned);
     let mut table = vec![head];
@@ -87,15 +91,13 @@ fn render(savings: &Value, paint: Paint) -> Printable {
             count(&workspace["saves"])
         ));
     }
-    lines.push(
-        paint.on(
-            Tone::Quiet,
-            "  listed: each tool alone; shown: the suite; introspect: all of it, once fetched",
-        ),
-    );
+    lines.push(paint.on(
+        Tone::Quiet,
+        "  listed: each tool alone; shown: the one tool in their place; introspect: all of it, once fetched",
+    ));
     for suite in unknown {
         lines.push(
-            paint.on(Tone::Quiet, format!("  {}: unknown, {}", text(&suite["name"]), text(&suite["why"]))),
+            paint.on(Tone::Quiet, format!("  {}: unknown, {}", text(&suite["child"]), text(&suite["why"]))),
         );
     }
 
@@ -105,11 +107,14 @@ fn render(savings: &Value, paint: Paint) -> Printable {
     ]);
     let past = &savings["tokens"];
     lines.push(printable!(
-        "  {} shown the suites; {} fetched {} tokens; net {} tokens saved",
-        plural(&past["sessions"], "session was", "sessions were"),
+        "  {} begun; {} fetched {} tokens; {}",
+        plural(&past["sessions"], "session has", "sessions have"),
         plural(&past["introspections"], "introspection", "introspections"),
         count(&past["introspected"]),
-        count(&past["net"]),
+        match past["net"].as_i64().unwrap_or(0) {
+            cost @ ..0 => format!("{} tokens more than without Switchboard", -cost),
+            saved => format!("{saved} tokens saved in all"),
+        },
     ));
     if past["uncounted"].as_u64().unwrap_or(0) > 0 {
         lines.push(printable!(
@@ -119,43 +124,15 @@ fn render(savings: &Value, paint: Paint) -> Printable {
     }
     let cold = &savings["coldStarts"];
     lines.push(printable!(
-        "  {} avoided ({}), {} added ({})",
-        plural(&cold["avoided"], "cold start", "cold starts"),
+        "  waited {} less for servers that already ran ({}), {} more for servers that had been stopped ({})",
         seconds(&cold["avoidedMs"]),
-        count(&cold["added"]),
+        plural(&cold["avoided"], "start", "starts"),
         seconds(&cold["addedMs"]),
+        plural(&cold["added"], "start", "starts"),
     ));
 
     lines.extend([Printable::default(), paint.on(Tone::Strong, "now")]);
-    let (processes, memory) = (&savings["processes"], &savings["memory"]);
-    let avoided = processes["avoided"].as_i64().unwrap_or(0);
-    let fewer = match avoided {
-        ..0 => format!("{} are kept running that no session uses", -avoided),
-        _ => format!("{avoided} avoided"),
-    };
-    lines.push(printable!(
-        "  {} with {}; without Switchboard {}: {fewer} (at most {} avoided since the daemon started)",
-        plural(&processes["sessions"], "session", "sessions"),
-        plural(&processes["running"], "child", "children"),
-        count(&processes["without"]),
-        processes["peakAvoided"].as_i64().unwrap_or(0).max(0),
-    ));
-    let more = memory["avoidedBytes"].as_i64().unwrap_or(0);
-    let more = match more {
-        ..0 => format!("about {} of it that no session uses", mib(&Value::from(-more))),
-        _ => format!("without Switchboard about {} more", mib(&Value::from(more))),
-    };
-    lines.push(printable!(
-        "  servers take {}, {more}; daemon {} and shims {}: {}",
-        mib(&memory["childrenBytes"]),
-        mib(&memory["daemonBytes"]),
-        mib(&memory["shimsBytes"]),
-        net(&memory["netBytes"]),
-    ));
-    lines.push(paint.on(
-        Tone::Quiet,
-        "  an estimate: what a further copy of a server takes is what the one that runs shares with nobody",
-    ));
+    lines.extend(now(&savings["processes"], &savings["memory"], paint));
 
     lines.push(Printable::default());
     for word in suites.iter().filter_map(|suite| suite["word"].as_str()) {
@@ -166,6 +143,38 @@ fn render(savings: &Value, paint: Paint) -> Printable {
     }
     lines.push(paint.on(Tone::Quiet, text(&savings["tokenizer"]["note"])));
     Printable::lines(lines)
+}
+
+/// What runs now, against what the open editors would have started.
+fn now(processes: &Value, memory: &Value, paint: Paint) -> Vec<Printable> {
+    let own = format!("the daemon takes {}", mib(&memory["daemonBytes"]));
+    let running = plural(&processes["running"], "server runs", "servers run");
+    let takes = mib(&memory["childrenBytes"]);
+    if processes["sessions"] == 0 {
+        return vec![printable!("  no editor is connected; {running}, with {takes}; {own}")];
+    }
+    let mut lines = vec![printable!(
+        "  {}; without Switchboard they would run {}, of which they have used {}; {running}",
+        plural(&processes["sessions"], "editor window", "editor windows"),
+        plural(&processes["without"], "server", "servers"),
+        count(&processes["used"]),
+    )];
+    let avoided = memory["avoidedBytes"].as_i64().unwrap_or(0).max(0);
+    let unknown = match memory["unknownServers"].as_u64().unwrap_or(0) {
+        0 => String::new(),
+        1 => ", not counting 1 that does not run".to_owned(),
+        many => format!(", not counting {many} that do not run"),
+    };
+    lines.push(printable!(
+        "  memory: {takes}; without Switchboard about {} more{unknown}; {own}, its shims {}",
+        mib(&Value::from(avoided)),
+        mib(&memory["shimsBytes"]),
+    ));
+    lines.push(paint.on(
+        Tone::Quiet,
+        "  an estimate: what a further copy of a server takes is what the one that runs shares with nobody",
+    ));
+    lines
 }
 
 /// Aligns the first column to the left, the others to the right.
@@ -204,13 +213,6 @@ fn plural(number: &Value, one: &str, more: &str) -> String {
 
 fn seconds(ms: &Value) -> String {
     format!("{:.1} s", ms.as_f64().unwrap_or(0.0) / 1000.0)
-}
-
-fn net(bytes: &Value) -> String {
-    match bytes.as_i64() {
-        Some(less) if less < 0 => format!("costs about {} more", mib(&Value::from(-less))),
-        _ => format!("net about {} saved", mib(bytes)),
-    }
 }
 
 fn mib(bytes: &Value) -> String {

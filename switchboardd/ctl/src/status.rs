@@ -206,7 +206,11 @@ fn duration(ms: f64) -> String {
 fn calls(calls: &Value) -> Option<String> {
     let total = calls["total"].as_u64().filter(|total| *total > 0)?;
     let ms = |key: &str| calls[key].as_f64().map_or_else(|| "-".to_owned(), duration);
-    Some(format!("{total}, {} failed; median {}, p99 {}", calls["errors"], ms("p50Ms"), ms("p99Ms")))
+    let refused = match calls["refused"].as_u64().unwrap_or(0) {
+        0 => String::new(),
+        refused => format!(", {refused} refused"),
+    };
+    Some(format!("{total}, {} failed{refused}; median {}, p99 {}", calls["errors"], ms("p50Ms"), ms("p99Ms")))
 }
 
 /// A table below its heading; without a row, what the user can do about that.

@@ -98,7 +98,11 @@ impl ToolLimits {
     pub fn confirm_sentence(&self) -> Option<String> {
         let sources: Vec<_> = self.confirm_sources.iter().map(String::as_str).collect();
         (!self.confirm.is_empty()).then(|| {
-            format!("you are asked before each call of {}, as {} says", shown(&self.confirm), sources.join(", "))
+            format!(
+                "you are asked before each call of {}, as {} says",
+                shown(&self.confirm),
+                sources.join(", ")
+            )
         })
     }
 
@@ -133,8 +137,7 @@ impl ToolLimits {
     fn read_default_approval(&mut self, host: &Host, entry: &Value) {
         let Some(mode) = entry[DEFAULT_APPROVAL].as_str() else { return };
         let source = format!("`{DEFAULT_APPROVAL}` of {}", host.name);
-        let is_excepted =
-            |tool: &Value| tool["approval_mode"].as_str().is_some_and(|mode| mode != ASKS);
+        let is_excepted = |tool: &Value| tool["approval_mode"].as_str().is_some_and(|mode| mode != ASKS);
         let has_exceptions = entry["tools"].as_object().is_some_and(|tools| tools.values().any(is_excepted));
         if mode == ASKS && !has_exceptions {
             self.ask_for(ALL.to_owned(), source);

@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn a_token_says_what_each_tool_reached() {
-        let target = |part, own: Option<&str>| ShownTarget { child: "k".into(), part, own: own.map(Into::into) };
+        let target =
+            |part, own: Option<&str>| ShownTarget { child: "k".into(), part, own: own.map(Into::into) };
         let shown = ShownTools::new(BTreeMap::from([
             ("k_suite".to_owned(), target(SuitePart::ReadOnly, None)),
             ("k_suite_write".to_owned(), target(SuitePart::Writing, None)),

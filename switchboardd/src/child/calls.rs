@@ -45,6 +45,8 @@ struct PendingCall {
     started: Instant,
     heard: Instant,
     limits: Option<Limits>,
+    /// How long its questions were open.
+    asked: Duration,
 }
 
 impl PendingCall {
@@ -110,15 +112,25 @@ impl Calls {
         }
         self.issued += 1;
         let (reply, receiver) = oneshot::channel();
-        let waiting =
-            PendingCall { reply: Some(reply), caller, token, started: now, heard: now, limits: None };
+        let waiting = PendingCall {
+            reply: Some(reply),
+            caller,
+            token,
+            started: now,
+            heard: now,
+            limits: None,
+            asked: Duration::ZERO,
+        };
         self.waiting.insert(self.issued, waiting);
         Some((ChildId(self.issued), receiver))
     }
 
-    pub(super) fn deliver(&mut self, id: ChildId, reply: CallOutcome) -> Delivery {
+    pub(super) fn deliver(&mut self, id: ChildId, mut reply: CallOutcome) -> Delivery {
         self.call_ended(id);
         if let Some(waiting) = self.waiting.remove(&id.0) {
+            if let CallOutcome::Response(answer) = &mut reply {
+                answer.asked = waiting.asked;
+            }
             // A receiver that is being dropped right now does not want the answer.
             let Some(caller) = waiting.reply else { return Delivery::Late };
             let _ = caller.send(reply);

@@ -333,7 +333,13 @@ mod tests {
 
     fn server_info(result: &str) -> Result<ServerInfo, ChildError> {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
-        read(&ChildResponse { body: body.into(), id: 22..23, era: ProtocolEra::Legacy, error: None })
+        read(&ChildResponse {
+            body: body.into(),
+            id: 22..23,
+            era: ProtocolEra::Legacy,
+            error: None,
+            asked: Duration::ZERO,
+        })
     }
 
     #[test]

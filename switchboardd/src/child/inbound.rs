@@ -2,6 +2,7 @@
 //! questions to the only host they can be for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use switchboard_mcp::era::{ProtocolEra, question, subscription};
@@ -83,8 +84,13 @@ impl Child {
             return;
         }
         let error = outcome::of(outcome);
-        let answer =
-            ChildResponse { body: body.clone(), id: range_of(body, id.get()), era: self.era(), error };
+        let answer = ChildResponse {
+            body: body.clone(),
+            id: range_of(body, id.get()),
+            era: self.era(),
+            error,
+            asked: Duration::ZERO,
+        };
         // A pipe preserves the order of messages; HTTP requests can overtake each other.
         let is_modern =
             answer.era == ProtocolEra::Modern && matches!(self.transport, ChildTransport::Stdio(_));
@@ -174,6 +180,7 @@ impl Child {
                 id: 6..7,
                 era: self.era(),
                 error: None,
+                asked: Duration::ZERO,
             };
             self.deliver(ours, CallOutcome::Response(answer));
             return;

@@ -90,6 +90,7 @@ async fn serve(args: &ServeArgs) -> Result<(), Fatal> {
     let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&daemon, wanted));
     // Its code is invalid: the daemon that issued it has ended.
     crate::state::page_access::remove_link_file(&state, Duration::ZERO);
+    daemon.page_access.restore(&state);
     publish_addresses(&daemon, &paths, &bound, token, state, &listen);
     daemon.catalog().keep_warm();
     let handover_sockets = bound.handover_sockets().map_err(io("the sockets cannot be kept".to_owned()))?;

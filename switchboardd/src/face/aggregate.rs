@@ -7,6 +7,7 @@ use switchboard_mcp::era;
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
+use tokio::time::Instant;
 
 use super::find::{self, FindOutcome};
 use super::{HostRequest, RequestContext, consent, initialize, links, offers, set_level};
@@ -54,9 +55,8 @@ async fn call(
     catalog: &Catalog,
     request: HostRequest<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let RequestContext { daemon, session, caller, .. } = context;
-    let params = request.params;
-    let name = params
+    let name = request
+        .params
         .members
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
@@ -101,7 +101,10 @@ async fn call_tool(
             let asked = ask_first(daemon.clone(), session.clone(), caller.clone(), request, which);
             return SuspendableCall::new(caller, suite, None, asked).run_until_input().await;
         }
-        if consent::ask(daemon, session, caller, suite).await {
+        let since = Instant::now();
+        let is_allowed = consent::ask(daemon, session, caller, suite).await;
+        request.notes.iter().for_each(|notes| notes.record_user_time(since.elapsed()));
+        if is_allowed {
             let catalog = session.workspace().catalog();
             let suite = catalog.child(suite.child_name()).unwrap_or(suite);
             let said = suite.run(caller, params, target, request.notes).await?;

@@ -79,6 +79,7 @@ impl HostRequest<'_> {
         match said {
             Ok(said) => {
                 note.record_answer(said.error());
+                note.record_user_time(said.user_time());
                 if said.kind() != ReplyKind::Answer {
                     note.record_reply(said.kind());
                 }

@@ -3,7 +3,6 @@
 
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::{Members, insert_members, remove_members};
-use switchboard_wire::raw::Raw;
 
 use super::HostRequest;
 use crate::catalog::Catalog;

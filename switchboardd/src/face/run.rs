@@ -79,6 +79,7 @@ pub fn record_refusal(context: RequestContext<'_>, incoming: IncomingRequest<'_>
     let refused = EndedOperation {
         at: Instant::now(),
         took: Duration::ZERO,
+        user_time: Duration::ZERO,
         via: context.via,
         method: known_method(incoming.method),
         suite: suite.map(|suite| suite.metrics.clone()),

@@ -136,7 +136,7 @@ pub(super) fn authorize<B>(
         "/health" | "/ready" | "/version" if reads => Ok(Access::Full),
         _ if reads && is_for_pages(path) && shown == Credential::Page => Ok(Access::Read),
         // The page's files hold no data. The page exchanges a code for its bearer.
-        _ if reads && page_files::find(path).is_some() => Ok(Access::Names),
+        _ if reads && (page_files::find(path).is_some() || path == paths::PAGE_PROOF) => Ok(Access::Names),
         paths::PAGE_SESSION if *request.method() == Method::POST => Ok(Access::Names),
         _ if reads && is_discovery(path) && daemon.catalog().config().http.open_discovery => {
             Ok(Access::Names)
@@ -174,7 +174,9 @@ fn is_of_another_site<B>(request: &Request<B>) -> bool {
 fn is_own_page<B>(request: &Request<B>) -> bool {
     let (headers, path) = (request.headers(), request.uri().path());
     let wanted = match *request.method() {
-        Method::GET | Method::HEAD => is_for_pages(path) || page_files::find(path).is_some(),
+        Method::GET | Method::HEAD => {
+            is_for_pages(path) || page_files::find(path).is_some() || path == paths::PAGE_PROOF
+        }
         Method::POST => path == paths::PAGE_SESSION,
         _ => false,
     };

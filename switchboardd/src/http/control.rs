@@ -82,6 +82,8 @@ pub(super) async fn run_order(
         "logout" => login::end(&find_suite(&daemon, &wanted).await?).await,
         "stop" => {
             tracing::info!(target: "control", "stopping on request");
+            let access = daemon.page_access.clone();
+            run_blocking(move || access.revoke()).await;
             daemon.shutdown.drain(Draining::Stop);
             Ok(json_response(StatusCode::OK, json!({ "stopping": true }).to_string()))
         }

@@ -1,6 +1,7 @@
 //! The read-only routes for people and tools: health, version, suites and status. Nothing here starts a
 //! child.
 
+mod details;
 mod state;
 
 use std::sync::Arc;
@@ -24,8 +25,9 @@ use crate::reload::Reloader;
 use crate::state::{Daemon, Phase};
 use crate::suite::Suite;
 
-pub(super) use state::suite_json;
+pub(super) use details::details;
 use state::{denied, millis, session_state, workspace_state};
+pub(super) use state::{ends_json, last_lines_json, line_json, suite_json};
 
 pub(super) async fn health() -> Response {
     shown(&json!({ "status": "ok" }))

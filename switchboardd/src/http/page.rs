@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Extension, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::extract::{Extension, Query, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use serde_json::json;
 use switchboard_definitions::digest;
+use switchboard_wire::event_loop::run_blocking;
 
 use super::auth::{Access, is_same_origin};
 use super::errors::{HttpError, json_response};
@@ -26,6 +27,8 @@ use crate::state::page_access::{BEARER_LIFE, FEEDS};
 /// Any local user can post a code, so size and time are limited.
 const CODE_BYTES: usize = 1024;
 const CODE_TIME: Duration = Duration::from_secs(5);
+/// What a page sends to be answered with a proof.
+const NONCE_BYTES: usize = 32;
 
 /// Only our own files: nothing from other origins, nothing inline, no HTML built from strings.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -84,8 +87,34 @@ pub(super) async fn exchange(
         .map_err(|_| HttpError::BadRequest("not a code: `{\"code\": …}` is wanted".to_owned()))?;
     let bearer = daemon.page_access.exchange(&entry.code).ok_or(HttpError::WrongCode)?;
     tracing::debug!(target: "page", "a status page was let in");
+    let access = daemon.page_access.clone();
+    run_blocking(move || access.store()).await;
     let life = u64::try_from(BEARER_LIFE.as_millis()).unwrap_or(u64::MAX);
     let answer = json!({ "bearer": bearer, "expiresMs": life });
+    let mut response = json_response(StatusCode::OK, answer.to_string());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProofQuery {
+    nonce: String,
+}
+
+/// Shows a page whom it talks to, before it sends its bearer.
+pub(super) async fn proof(
+    State(daemon): State<Arc<Daemon>>,
+    Query(ProofQuery { nonce }): Query<ProofQuery>,
+    headers: HeaderMap,
+) -> Result<Response, HttpError> {
+    if nonce.len() != 2 * NONCE_BYTES || !nonce.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(HttpError::BadRequest(format!(
+            "`nonce` is not {NONCE_BYTES} bytes in hexadecimal digits"
+        )));
+    }
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let answer = json!({ "proofs": daemon.page_access.proofs(host, &nonce) });
     let mut response = json_response(StatusCode::OK, answer.to_string());
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)

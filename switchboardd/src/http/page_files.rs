@@ -10,7 +10,7 @@ pub(super) struct PageFile {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const PARTS: [PageFile; 13] = [
+const PARTS: [PageFile; 15] = [
     PageFile { path: "/", kind: "text/html; charset=utf-8", body: include_str!("page/index.html") },
     PageFile { path: "/page/page.css", kind: "text/css; charset=utf-8", body: include_str!("page/page.css") },
     PageFile { path: "/page/icon.svg", kind: "image/svg+xml", body: include_str!("page/icon.svg") },
@@ -20,6 +20,8 @@ const PARTS: [PageFile; 13] = [
     PageFile { path: "/page/savings.js", kind: SCRIPT, body: include_str!("page/savings.js") },
     PageFile { path: "/page/calls.js", kind: SCRIPT, body: include_str!("page/calls.js") },
     PageFile { path: "/page/suites.js", kind: SCRIPT, body: include_str!("page/suites.js") },
+    PageFile { path: "/page/details.js", kind: SCRIPT, body: include_str!("page/details.js") },
+    PageFile { path: "/page/errors.js", kind: SCRIPT, body: include_str!("page/errors.js") },
     PageFile { path: "/page/figures.js", kind: SCRIPT, body: include_str!("page/figures.js") },
     PageFile { path: "/page/charts.js", kind: SCRIPT, body: include_str!("page/charts.js") },
     PageFile { path: "/page/dom.js", kind: SCRIPT, body: include_str!("page/dom.js") },

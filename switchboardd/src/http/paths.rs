@@ -2,6 +2,8 @@
 
 /// Where the status page exchanges its code for a bearer.
 pub(super) const PAGE_SESSION: &str = "/page/session";
+/// Where the status page finds out whether it talks to its daemon.
+pub(super) const PAGE_PROOF: &str = "/page/proof";
 /// Where the status page receives status updates.
 pub(super) const PAGE_FEED: &str = "/status/events";
 

@@ -43,6 +43,15 @@ pub(super) async fn workspace_of(daemon: &Arc<Daemon>, access: Access, uri: &Uri
     daemon.workspace_loader.workspace(named.as_deref()).await
 }
 
+/// The loaded workspace that a request names, or the default. `None` if it is not loaded: a page loads nothing.
+pub(super) fn loaded_workspace(daemon: &Daemon, uri: &Uri) -> Option<Arc<Workspace>> {
+    let query: Option<Query<WorkspaceQuery>> = Query::try_from_uri(uri).ok();
+    match query.and_then(|query| query.0.workspace) {
+        None => Some(daemon.workspaces.personal.clone()),
+        Some(root) => daemon.workspaces.all().into_iter().find(|known| known.root.as_deref() == Some(&*root)),
+    }
+}
+
 #[derive(Deserialize)]
 struct WorkspaceQuery {
     workspace: Option<PathBuf>,

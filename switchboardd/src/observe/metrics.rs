@@ -4,6 +4,7 @@
 //! name that is already interned. Every table is bounded and is allocated on first use. Arguments and results
 //! of calls are never stored here.
 
+pub mod call_result;
 pub mod child_metrics;
 pub mod cost;
 pub mod failure_kind;
@@ -28,12 +29,13 @@ use tokio::time::Instant;
 
 use crate::observe::telemetry::spans::{Span, SpanSide, Spans};
 use crate::observe::telemetry::trace::SpanContext;
+use call_result::CallResult;
 use child_metrics::{ChildCounts, ChildMetrics};
 use names::{LabelName, LabelNames};
 pub use operation::{EndedOperation, HostOperation, Operation, OperationNotes, ReplyKind, ToolLabel};
 use operation::{NotesState, TracedOperation};
 use series::{AllSeries, EntryPoint, Histogram, OperationKind, SeriesKey};
-use suite_metrics::{MetricFigures, STEP, SuiteMetrics};
+use suite_metrics::{CountedResult, MetricFigures, STEP, SuiteMetrics};
 use swept_table::SweptTable;
 
 /// How many recent failures are kept to show to users.
@@ -84,6 +86,8 @@ pub struct RecentError {
     pub suite: Option<Box<str>>,
     pub tool: Option<Arc<str>>,
     pub kind: &'static str,
+    /// Whether the call was refused; then nothing is wrong with the server.
+    pub refused: bool,
     pub message: String,
 }
 
@@ -232,9 +236,22 @@ impl Metrics {
     /// Ends a host's request, completed or not.
     pub fn end(&self, operation: &mut Operation) -> EndedOperation {
         let now = Instant::now();
-        let took = now - operation.started_at;
-        let NotesState { suite, tool: called, introspects, error, message, ended, reply, is_retry, details } =
-            std::mem::take(&mut *operation.notes.lock());
+        let NotesState {
+            suite,
+            tool: called,
+            introspects,
+            error,
+            message,
+            ended,
+            reply,
+            is_retry,
+            details,
+            user_time,
+        } = std::mem::take(&mut *operation.notes.lock());
+        let whole = now - operation.started_at;
+        // A user who thinks about a question is not slow software.
+        let user_time = user_time.min(whole);
+        let took = whole - user_time;
         let error = if ended { error } else { error.or(Some(outcome::CANCELLED)) };
         let tool = called.as_ref().map(|tool| match tool {
             ToolLabel::Known(name) => *name,
@@ -249,7 +266,10 @@ impl Metrics {
         let (via, single, method) = (operation.via, operation.single, operation.method);
         let what = OperationKind::HostRequest { via, single, method };
         self.store.add(SeriesKey { kind: what, owner: name, tool, error }, took);
-        let failed = error.is_some_and(|error| error != outcome::CANCELLED);
+        let reply = if ended { reply } else { ReplyKind::Answer };
+        let is_error = error.is_some_and(|error| error != outcome::CANCELLED);
+        let refused = is_error && CallResult::of(reply, error, false).0.is_refusal(error);
+        let failed = is_error && !refused;
         if let Some((spans, traced)) = self.spans().zip(operation.traced.take())
             && traced.context.sampled
         {
@@ -262,9 +282,9 @@ impl Metrics {
                 owner: name.map(|name| self.text(name)),
                 id: traced.id,
                 error,
-                failed,
+                failed: is_error,
                 started_at: traced.started_at,
-                took,
+                took: whole,
             });
         }
         if is_call && introspects {
@@ -272,20 +292,23 @@ impl Metrics {
             suite.iter().for_each(|suite| suite.record_introspection());
         } else if is_call {
             let step = self.step_at(now);
-            self.overall.add(took, failed, step);
-            suite.iter().for_each(|suite| suite.add(took, failed, step));
+            let result = CountedResult { failed, refused };
+            self.overall.add(took, result, step);
+            suite.iter().for_each(|suite| suite.add(took, result, step));
         }
         if is_call {
             self.overall.leave();
             suite.iter().for_each(|suite| suite.leave());
         }
-        if let Some(kind) = error.filter(|_| failed) {
+        if let Some(kind) = error.filter(|_| is_error) {
             self.record_error(RecentError {
                 at: SystemTime::now(),
                 method,
                 suite: suite.as_ref().map(|suite| suite.text().into()),
                 tool: tool.map(|tool| self.text(tool)),
-                kind,
+                // The reason of a refusal says more than that there was one.
+                kind: if let ReplyKind::Refusal(why) = reply { why.as_str() } else { kind },
+                refused,
                 // A child's error message is for its host only and may contain anything, so it is not stored.
                 message: message.unwrap_or_else(|| match kind {
                     outcome::TOOL_ERROR => "the tool's result says `isError`".to_owned(),
@@ -296,13 +319,14 @@ impl Metrics {
         EndedOperation {
             at: now,
             took,
+            user_time,
             via,
             method,
             suite,
             tool: called,
             introspects,
             error,
-            reply: if ended { reply } else { ReplyKind::Answer },
+            reply,
             is_retry,
             details,
         }

@@ -172,7 +172,9 @@ impl Pool {
     /// The child has ended; unless it was stopped, that counts as a crash.
     fn on_child_ended(&self, ended: &Arc<Member>) {
         let ending = ended.why_ended();
-        let error = Some(&ending).filter(|ending| **ending != ChildError::Stopped).map(|ending| ending.kind().as_str());
+        let error = Some(&ending)
+            .filter(|ending| **ending != ChildError::Stopped)
+            .map(|ending| ending.kind().as_str());
         self.metrics.record_lifetime(ended.is_remote(), error, ended.started_at().elapsed());
         {
             let mut state = self.lock();

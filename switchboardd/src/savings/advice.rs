@@ -28,17 +28,17 @@ impl TokenBalance {
         signed(self.sessions) * self.saves() - signed(self.introspected)
     }
 
-    /// A hint for the user, if the suite is not worth it. `child` is the argument for `--child`.
-    pub(super) fn advice(self, suite: &str, child: &str) -> Option<String> {
+    /// A hint for the user, if the suite is not worth it. `child` is the name of its server.
+    pub(super) fn advice(self, child: &str) -> Option<String> {
         let tools =
             if self.tools == 1 { "tool takes".to_owned() } else { format!("{} tools take", self.tools) };
         let instead = format!(
-            "`suites.{child}.show: \"tools\"` shows its own tools instead; or name it in the config of the host that \
+            "`suites.{child}.show: \"tools\"` shows its own tools instead; or name it in the config of the editor that \
              uses it, as `switchboard --child {child}`"
         );
         if self.saves() < 0 {
             return Some(format!(
-                "`{suite}` is so small that it costs more than it saves: its {tools} {} tokens, the suite {}; \
+                "the suite of `{child}` is so small that it costs more than it saves: its {tools} {} tokens, the suite {}; \
                  {instead}",
                 self.listed, self.shown
             ));
@@ -46,7 +46,7 @@ impl TokenBalance {
         // If one session in four introspects the suite, the saving is gone.
         if 4 * self.saves() < signed(self.introspection) {
             return Some(format!(
-                "`{suite}` is so small that it costs more as soon as a model introspects it: it spares {} tokens where \
+                "the suite of `{child}` is so small that it costs more as soon as a model introspects it: it spares {} tokens where \
                  it is left alone, and costs {} where it is introspected; {instead}",
                 self.saves(),
                 signed(self.introspection) - self.saves()
@@ -55,8 +55,8 @@ impl TokenBalance {
         if self.sessions >= MIN_SESSIONS && self.net() < 0 {
             let (sessions, spared) = (self.sessions, signed(self.sessions) * self.saves());
             return Some(format!(
-                "`{suite}` is introspected so often that it costs more than it saves: {sessions} sessions were spared {spared} \
-                 tokens and fetched {}; a host that uses it all the time is better off with \
+                "the suite of `{child}` is introspected so often that it costs more than it saves: {sessions} sessions were spared {spared} \
+                 tokens and fetched {}; an editor that uses it all the time is better off with \
                  `switchboard --child {child}`",
                 self.introspected
             ));
@@ -83,17 +83,17 @@ mod tests {
     };
 
     fn advice_text(balance: TokenBalance) -> String {
-        balance.advice("s", "c").unwrap()
+        balance.advice("c").unwrap()
     }
 
     #[test]
     fn advice_is_given_only_for_a_suite_that_costs() {
-        assert_eq!((FAIR.saves(), FAIR.net(), FAIR.advice("s", "c")), (900, 1800, None));
+        assert_eq!((FAIR.saves(), FAIR.net(), FAIR.advice("c")), (900, 1800, None));
         let even = TokenBalance { introspected: 2700, ..FAIR };
-        assert_eq!((even.net(), even.advice("s", "c")), (0, None));
+        assert_eq!((even.net(), even.advice("c")), (0, None));
         let busy = TokenBalance { introspected: 2701, ..FAIR };
         assert!(advice_text(busy).contains("3 sessions were spared 2700 tokens and fetched 2701"));
-        assert_eq!(TokenBalance { sessions: 2, ..busy }.advice("s", "c"), None);
+        assert_eq!(TokenBalance { sessions: 2, ..busy }.advice("c"), None);
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         assert!(advice_text(small).contains("costs more than it saves: "));
         assert!(advice_text(slight).contains("costs more as soon as a model introspects it: "));
         for one in [small, slight] {
-            assert!(advice_text(one).starts_with("`s` is so small that it costs more "));
+            assert!(advice_text(one).starts_with("the suite of `c` is so small that it costs more "));
             assert!(advice_text(one).ends_with("as `switchboard --child c`"));
         }
     }

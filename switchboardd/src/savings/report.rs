@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use switchboard_definitions::time::utc;
 
 use super::advice::{TokenBalance, signed};
+use super::headline::headline;
 use super::snapshot::{
     PoolUsage, SavingsSnapshot, SessionRow, SuiteRow, SuiteTools, ToolsKnown, WorkspaceView,
 };
@@ -42,11 +43,14 @@ pub(super) fn report(all: &SavingsSnapshot, kept: &SavingsFile, peak: i64, probl
     }
     let instructions = kept.tokens(all.views[0].instructions);
     let overhead = signed(aggregate.sessions) * signed(instructions.unwrap_or(0));
+    let (per_session, processes, memory) =
+        (view(all, kept, &all.views[0]), processes(all, peak), memory(all));
     json!({
+        "headline": headline(&per_session, &processes, &memory),
         "tokenizer": { "name": TOKENIZER, "note": NOTE },
         "since": utc(UNIX_EPOCH + Duration::from_secs(kept.since)),
         "problem": problem,
-        "perSession": view(all, kept, &all.views[0]),
+        "perSession": per_session,
         "workspaces": all.views[1..].iter().map(|one| view(all, kept, one)).collect::<Vec<_>>(),
         "suites": suites,
         "sessions": all.sessions.iter().map(|one| session(all, kept, one)).collect::<Vec<_>>(),
@@ -58,8 +62,8 @@ pub(super) fn report(all: &SavingsSnapshot, kept: &SavingsFile, peak: i64, probl
             "instructions": overhead,
             "net": net - overhead,
         },
-        "processes": processes(all, peak),
-        "memory": memory(all),
+        "processes": processes,
+        "memory": memory,
         "coldStarts": cold(&past),
     })
 }
@@ -97,6 +101,7 @@ fn suite(all: &SavingsSnapshot, kept: &SavingsFile, row: &SuiteRow) -> (Value, i
     told["startMs"] = json!(pool_usage.start_ms);
     told["children"] = pool_usage.children.into();
     told["sessionsNow"] = users(all, pool_usage).into();
+    told["sessionsShown"] = viewers(all, pool_usage).into();
     told["childrenAvoided"] = avoided(all, pool_usage).into();
     told["memoryBytes"] = json!(pool_usage.memory);
     told["memoryAvoidedBytes"] = json!(memory_avoided(all, pool_usage));
@@ -121,7 +126,7 @@ fn suite(all: &SavingsSnapshot, kept: &SavingsFile, row: &SuiteRow) -> (Value, i
     told["saves"] = balance.saves().into();
     told["introspection"] = taken.introspection.into();
     told["net"] = balance.net().into();
-    told["word"] = json!(row.is_suite.then(|| balance.advice(&row.name, &row.child)).flatten());
+    told["word"] = json!(row.is_suite.then(|| balance.advice(&row.child)).flatten());
     (told, balance.net())
 }
 
@@ -195,14 +200,28 @@ fn session(all: &SavingsSnapshot, kept: &SavingsFile, session_row: &SessionRow) 
     })
 }
 
+/// Sessions that have used one of its children.
 fn users(all: &SavingsSnapshot, pool_usage: &PoolUsage) -> usize {
-    all.sessions.iter().filter(|session_row| session_row.used.contains(&pool_usage.fingerprint)).count()
+    let is_one =
+        |used: &Fingerprint| *used == pool_usage.fingerprint || pool_usage.of_workspaces.contains(used);
+    all.sessions.iter().filter(|session_row| session_row.used.iter().any(is_one)).count()
 }
 
-/// Children that sessions would run without sharing, minus those that run. Negative if more run than are
-/// used.
+/// Children that the open sessions would have started without Switchboard: an editor starts each server that it is
+/// configured with, once in each window.
+fn viewers(all: &SavingsSnapshot, pool_usage: &PoolUsage) -> usize {
+    let of_session = |session_row: &SessionRow| {
+        let rows = all.views[session_row.view].suites.iter().map(|at| &all.suites[*at]);
+        let seen = rows.filter(|row| session_row.child.as_ref().is_none_or(|child| *child == row.child));
+        let pools = seen.filter_map(|row| row.pool_usage.as_ref());
+        pools.filter(|pool| pool.fingerprint == pool_usage.fingerprint).count()
+    };
+    all.sessions.iter().map(of_session).sum()
+}
+
+/// Children that sessions would run without sharing, minus those that run. Negative if more run.
 fn avoided(all: &SavingsSnapshot, pool_usage: &PoolUsage) -> i64 {
-    signed(users(all, pool_usage) as u64) - signed(pool_usage.children as u64)
+    signed(viewers(all, pool_usage) as u64) - signed(pool_usage.children as u64)
 }
 
 /// Estimate: the average private memory of a running child, times the avoided children. `None` if none runs.
@@ -219,28 +238,35 @@ fn pool_usages(all: &SavingsSnapshot) -> Vec<&PoolUsage> {
 }
 
 fn processes(all: &SavingsSnapshot, peak: i64) -> Value {
-    let (mut without, mut running) = (0, 0);
+    let (mut without, mut used, mut running) = (0, 0, 0);
     for pool_usage in pool_usages(all) {
-        without += signed(users(all, pool_usage) as u64);
+        without += signed(viewers(all, pool_usage) as u64);
+        used += signed(users(all, pool_usage) as u64);
         running += signed(pool_usage.children as u64);
     }
     json!({
         "sessions": all.sessions.len(),
         "without": without,
+        "used": used,
         "running": running,
         "avoided": without - running,
-        "peakAvoided": peak.max(without - running),
+        "avoidedOfUsed": used - running,
+        "peakAvoided": peak.max(used - running),
     })
 }
 
 fn memory(all: &SavingsSnapshot) -> Value {
     let children: u64 = pool_usages(all).iter().filter_map(|pool_usage| pool_usage.memory).sum();
     let avoided: i64 = pool_usages(all).iter().filter_map(|pool_usage| memory_avoided(all, pool_usage)).sum();
+    let is_unknown = |pool_usage: &&&PoolUsage| pool_usage.copies.is_none() && viewers(all, pool_usage) > 0;
+    let unknown = pool_usages(all).iter().filter(is_unknown).count();
     let shims: u64 = all.sessions.iter().filter_map(|session_row| session_row.shim).sum();
     let own = signed(all.daemon.unwrap_or(0)) + signed(shims);
     json!({
         "childrenBytes": children,
         "avoidedBytes": avoided,
+        // Servers that do not run: what a copy of them would take is not known, and not counted.
+        "unknownServers": unknown,
         "daemonBytes": all.daemon,
         "shimsBytes": shims,
         "netBytes": avoided - own,

@@ -64,6 +64,8 @@ pub struct SuiteTools {
 #[derive(Debug)]
 pub struct PoolUsage {
     pub fingerprint: Fingerprint,
+    /// Those of the pools that workspaces have of it, with scope `workspace`.
+    pub of_workspaces: Vec<Fingerprint>,
     pub is_remote: bool,
     pub children: usize,
     /// Memory of their processes, in bytes.

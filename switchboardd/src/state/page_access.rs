@@ -1,7 +1,7 @@
 //! Access for status pages in browsers: codes, bearers, and a limit on live feeds.
 //!
 //! `switchboard open` gets a code over the unix socket; the page exchanges it over TCP for a bearer with read
-//! access. Both are kept in memory only and end with this run of the daemon.
+//! access. Codes are kept in memory only; bearers outlive the daemon (`page_bearers.rs`).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,16 +17,14 @@ use tokio::time::Instant;
 use switchboard_wire::event_loop::may_block;
 use switchboard_wire::random::hex;
 
+pub use super::page_bearers::BEARER_LIFE;
+use super::page_bearers::{self, PageBearers};
+
 /// Long enough for a browser to start. No attempt limit: it would let any local user lock the owner out, and
 /// 256-bit codes cannot be guessed in 30 s.
 pub const CODE_LIFE: Duration = Duration::from_secs(30);
 /// Limit of unused codes; the oldest is dropped.
 const CODES: usize = 8;
-
-/// A working day; after that the user must run `switchboard open` again.
-pub const BEARER_LIFE: Duration = Duration::from_secs(12 * 60 * 60);
-/// More pages than a user has open; the oldest bearer is dropped.
-const BEARERS: usize = 16;
 
 /// Limit of live feeds; each costs a connection and time on the event loop.
 pub const FEEDS: usize = 8;
@@ -56,7 +54,10 @@ pub struct PageAccess {
     address: OnceLock<Result<SocketAddr, String>>,
     // Leaf locks: held for a lookup, an insert or a removal.
     codes: Mutex<IssuedSecrets>,
-    bearers: Mutex<IssuedSecrets>,
+    bearers: Mutex<PageBearers>,
+    /// The file that keeps them; unset if nothing is kept.
+    // Held while the file is written; never taken on the event loop.
+    file: Mutex<Option<PathBuf>>,
     feeds: Arc<Semaphore>,
     latest: Mutex<Option<(Instant, Bytes)>>,
 }
@@ -66,7 +67,8 @@ impl Default for PageAccess {
         Self {
             address: OnceLock::new(),
             codes: Mutex::new(IssuedSecrets::new(CODES, CODE_LIFE)),
-            bearers: Mutex::new(IssuedSecrets::new(BEARERS, BEARER_LIFE)),
+            bearers: Mutex::default(),
+            file: Mutex::default(),
             feeds: Arc::new(Semaphore::new(FEEDS)),
             latest: Mutex::default(),
         }
@@ -93,7 +95,35 @@ impl PageAccess {
     }
 
     pub fn is_valid_bearer(&self, bearer: &[u8]) -> bool {
-        lock(&self.bearers).find(bearer).is_some()
+        lock(&self.bearers).is_valid(bearer)
+    }
+
+    /// What shows a page that this is the daemon that let it in, or a later one of the same user. Another user may listen
+    /// on the port after the daemon has ended, and must not be sent a bearer. `host` is in it, so that an answer cannot be
+    /// fetched from the daemon on another port.
+    pub fn proofs(&self, host: &str, nonce: &str) -> Vec<String> {
+        lock(&self.bearers).proofs(&host.to_ascii_lowercase(), nonce)
+    }
+
+    /// Takes over the bearers of earlier daemons, and keeps those issued from now on for later ones.
+    pub fn restore(&self, state: &Path) {
+        let file = page_bearers::bearers_file(state);
+        lock(&self.bearers).read(&file);
+        *lock(&self.file) = Some(file);
+    }
+
+    /// Writes the bearers to their file.
+    pub fn store(&self) {
+        if let Some(file) = &*lock(&self.file) {
+            let stored = lock(&self.bearers).stored();
+            page_bearers::write(file, &stored);
+        }
+    }
+
+    /// Ends the access of every page.
+    pub fn revoke(&self) {
+        lock(&self.bearers).clear();
+        self.store();
     }
 
     /// A live feed; `None` if the limit is reached.
@@ -245,7 +275,8 @@ mod tests {
         let codes: Vec<_> = (0..=CODES).map(|_| code(&pages)).collect();
         assert_eq!(pages.exchange(&codes[0]), None);
         assert!(codes[1..].iter().all(|code| pages.exchange(code).is_some()));
-        let bearers: Vec<_> = (0..=BEARERS).map(|_| pages.exchange(&code(&pages)).unwrap()).collect();
+        let bearers: Vec<_> =
+            (0..=page_bearers::BEARERS).map(|_| pages.exchange(&code(&pages)).unwrap()).collect();
         assert!(!pages.is_valid_bearer(bearers[0].as_bytes()));
         assert!(bearers[1..].iter().all(|bearer| pages.is_valid_bearer(bearer.as_bytes())));
     }

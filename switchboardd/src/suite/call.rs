@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use super::confirm::ConfirmKey;
 use super::judged_call::JudgedCall;
 use super::outgoing::OutgoingParams;
-use super::{CallContext, Confirmation, HostParams, Suite, SuiteReply, arguments, drift, lenient, tool_error};
+use super::{
+    CallContext, Confirmation, HostParams, Suite, SuiteReply, arguments, drift, lenient, tool_error,
+};
 use crate::caller::Caller;
 use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
 use crate::pool::{Lease, PoolError};

@@ -12,6 +12,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::clipped;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::{CallContext, Suite, SuiteReply, SuspendableCall, shown_arguments};
 use crate::caller::Caller;
@@ -91,8 +92,10 @@ impl Suite {
         call.notes.iter().for_each(|notes| notes.record_question());
         let question = self.question(caller, subtool, args, key);
         if caller.as_stateless().is_none() {
-            question.ask(caller).await?;
-            return Ok(Confirmation::Given);
+            let since = Instant::now();
+            let answer = question.ask(caller).await;
+            call.notes.iter().for_each(|notes| notes.record_user_time(since.elapsed()));
+            return answer.map(|()| Confirmation::Given);
         }
         let asked = caller.clone();
         let answer = async move { question.ask(&asked).await.map(|()| SuiteReply::Confirmed) };

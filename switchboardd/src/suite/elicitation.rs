@@ -12,6 +12,7 @@ use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::call::SentCall;
 use super::outgoing::OutgoingParams;
@@ -60,7 +61,10 @@ impl Suite {
                 ResultKind::InputRequired => {}
             }
             let asks = InputRequired::read(result).map_err(unusable)?;
-            let responses = match ask_host(call.caller, &asks.requests, self.limits.max).await {
+            let since = Instant::now();
+            let answers = ask_host(call.caller, &asks.requests, self.limits.max).await;
+            call.notes.iter().for_each(|notes| notes.record_user_time(since.elapsed()));
+            let responses = match answers {
                 Ok(responses) => responses,
                 Err(NoAnswers::Refused(error)) => return Ok(SuiteReply::Error(error)),
                 Err(NoAnswers::Child(error)) => return Err(failed(error)),

@@ -155,8 +155,12 @@ impl Failure {
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::UnknownMethod { .. } => FailureKind::UnknownMethod,
-            Self::InvalidParams(_) | Self::InvalidRequest(InvalidRequest::Params(_)) => FailureKind::InvalidParams,
-            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { .. }) => FailureKind::UnsupportedVersion,
+            Self::InvalidParams(_) | Self::InvalidRequest(InvalidRequest::Params(_)) => {
+                FailureKind::InvalidParams
+            }
+            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { .. }) => {
+                FailureKind::UnsupportedVersion
+            }
             Self::LacksCapability { .. } => FailureKind::LacksCapability,
             Self::BadState(_) => FailureKind::RequestState,
             Self::NoSuchChild { .. } => FailureKind::NoSuchChild,

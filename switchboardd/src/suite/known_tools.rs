@@ -56,8 +56,9 @@ impl Suite {
         }
         // If its program is held, the lease says so.
         if let Some(manifest) = self.shown_manifest() {
-            if shares {
-                pool.note_use(call.caller, pool.status() == PoolStatus::Ready);
+            // What a manifest answers uses no child: the session has not waited for one, and has none that could be gone.
+            if shares && pool.status() == PoolStatus::Ready {
+                pool.note_use(call.caller, true);
             }
             pool.warm_up(self.limits);
             return Ok(manifest.tools.clone());

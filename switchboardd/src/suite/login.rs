@@ -113,7 +113,7 @@ fn login_question(child: &str, attempt: &Attempt) -> SuiteReply {
     let id = rpc::ID_START..rpc::ID_START + 1;
     // No process has this id, so the retry may use any child.
     SuiteReply::NeedsInput(Box::new(InputNeeded::Child {
-        answer: ChildResponse { body, id, era: ProtocolEra::Modern, error: None },
+        answer: ChildResponse { body, id, era: ProtocolEra::Modern, error: None, asked: Duration::ZERO },
         pid: 0,
     }))
 }

@@ -42,7 +42,10 @@ impl Suite {
             // The host has its schema.
             let (name, signature) = (&tool.name, fitting(&tool.signature()));
             let complaint = complaint.replacen("`args`", "`arguments`", 1);
-            return refusal(FailureKind::InvalidArguments, &format!("{complaint} of tool `{name}`: {signature}"));
+            return refusal(
+                FailureKind::InvalidArguments,
+                &format!("{complaint} of tool `{name}`: {signature}"),
+            );
         }
         let sentence = format!(
             "{complaint} of subtool `{0}` (suite `{1}`): {2}\n{{\"action\":\"introspect\",\"subtool\":{3}}} shows its schema",

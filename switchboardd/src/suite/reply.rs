@@ -1,5 +1,7 @@
 //! The replies of a suite to a host.
 
+use std::time::Duration;
+
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
@@ -35,6 +37,11 @@ impl SuiteReply {
             Self::Error(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
             Self::NeedsInput(_) | Self::Confirmed => None,
         }
+    }
+
+    /// How long its user took to answer questions of the child.
+    pub fn user_time(&self) -> Duration {
+        if let Self::Child(answer) = self { answer.asked } else { Duration::ZERO }
     }
 
     /// What the record of calls says of it.

@@ -113,8 +113,7 @@ impl Suite {
     /// Users may have allowed that tool for good: it must not become one that writes because the server stops saying
     /// that its tools only read.
     fn stays_split(&self, list: &ToolList) -> bool {
-        let writes =
-            |tool: &Tool| self.settings.expose.permits(&tool.name) && !self.accepted_read_only(tool);
+        let writes = |tool: &Tool| self.settings.expose.permits(&tool.name) && !self.accepted_read_only(tool);
         self.was_read_only() && list.tools.iter().any(writes)
     }
 

@@ -275,7 +275,9 @@ mod tests {
         {
             assert!(OpenSession::parse(wrong.as_bytes()).is_none(), "{wrong}");
         }
-        for member in [r#""shown":1"#, r#""workspace":1"#, r#""child":{}"#, r#""handshake":{}"#, r#""handshake":null"#] {
+        for member in
+            [r#""shown":1"#, r#""workspace":1"#, r#""child":{}"#, r#""handshake":{}"#, r#""handshake":null"#]
+        {
             let body = format!(r#"{{"version":"1",{RANGE},{member}}}"#);
             assert!(OpenSession::parse(body.as_bytes()).is_none(), "{body}");
         }

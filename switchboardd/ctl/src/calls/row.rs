@@ -1,10 +1,10 @@
 //! One call as a line of aligned columns.
 
-use switchboard_definitions::time::utc;
 use switchboard_wire::printable;
 use switchboard_wire::visible::Printable;
 use switchboardd::{CallRecord, RecordEntry};
 
+use crate::local_time::local;
 use crate::output::{Paint, Tone, columns_of, tilde};
 
 const HEADING: [&str; 7] = ["WHEN", "HOST", "WORKSPACE", "SERVER", "TOOL", "TOOK", "OUTCOME"];
@@ -86,7 +86,7 @@ fn words(call: &CallRecord<'_>) -> [String; 7] {
 }
 
 fn when(unix_ms: u64) -> String {
-    utc(super::time_of(unix_ms))
+    local(super::time_of(unix_ms))
 }
 
 fn outcome(call: &CallRecord<'_>) -> String {
@@ -135,16 +135,19 @@ mod tests {
     #[test]
     fn a_line_says_all_of_a_call() {
         let line = r#"{"at":1794787200123,"ms":1520.4,"host":"Claude\u001b Code","workspace":null,"via":"shim","suite":"gh_suite","server":"gh","what":"call","tool":"search","outcome":"refused","kind":"not_allowed"}"#;
+        let when = local(crate::calls::time_of(1_794_787_200_123));
         let mut columns = Columns::default();
         let shown = columns.line(&RecordEntry::parse(line).unwrap());
         assert_eq!(
             shown.as_str(),
-            "  2026-11-16T00:00:00Z  Claude\\u{1b} Code  -          gh      search  1.5 s  refused (not_allowed)"
+            format!(
+                "  {when}  Claude\\u{{1b}} Code  -          gh      search  1.5 s  refused (not_allowed)"
+            )
         );
         let read = line.replace("\"call\"", "\"resources/read\"").replace("\"search\"", "null");
         assert!(columns.line(&RecordEntry::parse(&read).unwrap()).as_str().contains("(resources/read)"));
         let lost = columns.line(&RecordEntry::parse(r#"{"at":1794787200123,"lost":2}"#).unwrap());
-        assert_eq!(lost.as_str(), "  2026-11-16T00:00:00Z  2 calls could not be recorded");
+        assert_eq!(lost.as_str(), format!("  {when}  2 calls could not be recorded"));
         for (ms, shown) in [
             (0.421, "0.42 ms"),
             (9.96, "10.0 ms"),

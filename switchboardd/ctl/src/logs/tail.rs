@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use switchboard_wire::visible::Printable;
 
+use crate::local_time::with_local_time;
 use crate::output::{print_json_line, try_print};
 use switchboardd::Folder;
 
@@ -60,7 +61,7 @@ pub(super) async fn follow(path: &Path, mut file: File, as_json: bool) -> io::Re
     let mut copy = |file: &mut File| {
         copy_lines(file, &mut begun, &mut |line| match as_json {
             true => print_json_line(&json!({ "text": line })),
-            false => try_print(&Printable::text(line)),
+            false => try_print(&Printable::text(&with_local_time(line))),
         })
     };
     loop {

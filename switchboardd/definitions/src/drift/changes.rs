@@ -164,11 +164,7 @@ pub(super) fn compare(accepted: &AcceptedTools, tools: &[ListedText<'_>]) -> (Dr
     gone.retain(|_| (!renamed.contains(&at), at += 1).0);
     for (key, _) in gone {
         marks.push(mark(key, "gone"));
-        changes.push(ToolChange {
-            tool: name(key),
-            kind: ToolChangeKind::Removed,
-            ..ToolChange::default()
-        });
+        changes.push(ToolChange { tool: name(key), kind: ToolChangeKind::Removed, ..ToolChange::default() });
     }
     if marks.len() > MAX_MARKS {
         marks = vec![mark("", &marks.join(" "))];
@@ -212,11 +208,7 @@ fn changed(tool: &str, before: &KnownTool, after: &KnownTool) -> ToolChange {
 }
 
 fn renamed_from(tool: &str, from: &str) -> ToolChange {
-    ToolChange {
-        tool: name(tool),
-        kind: ToolChangeKind::Renamed(name(from)),
-        ..ToolChange::default()
-    }
+    ToolChange { tool: name(tool), kind: ToolChangeKind::Renamed(name(from)), ..ToolChange::default() }
 }
 
 fn added(tool: &str, known: &KnownTool) -> ToolChange {

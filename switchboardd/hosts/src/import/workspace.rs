@@ -79,8 +79,7 @@ pub(super) fn needs_directory(cmd: &str, args: &[String]) -> bool {
 fn of(cmd: &str, args: &[String]) -> Option<&'static ProjectServer> {
     let name = program(cmd);
     let named = |word: &str| KNOWN.iter().find(|known| known.names.contains(&word));
-    let runs_another =
-        runs_arguments(cmd) || WRAPPERS.contains(&name) || CONTAINERS.contains(&name);
+    let runs_another = runs_arguments(cmd) || WRAPPERS.contains(&name) || CONTAINERS.contains(&name);
     named(name).or_else(|| {
         let args = args.iter().filter(|_| runs_another);
         args.map(|arg| package(arg)).find_map(|word| named(&word))
@@ -101,7 +100,8 @@ fn package(arg: &str) -> String {
         _ => arg,
     };
     let is_address = word.contains("://");
-    let end = |word: &str| match word.get(1..).and_then(|rest| rest.find(['@', '=', '>', '<', '~', '[', ':'])) {
+    let end = |word: &str| match word.get(1..).and_then(|rest| rest.find(['@', '=', '>', '<', '~', '[', ':']))
+    {
         Some(at) if !is_address => at + 1,
         _ => word.rfind('@').filter(|at| is_address && *at > 0).unwrap_or(word.len()),
     };
@@ -164,8 +164,14 @@ mod tests {
             (&["mcp-server-git.exe"], Some(true)),
             (&["npx", "-y", "@modelcontextprotocol/server-git@latest"], Some(true)),
             (&["docker", "run", "-i", "--rm", "-v", ".:/repo", "mcp/git"], Some(true)),
-            (&["docker", "run", "--mount", "type=bind,src=.,dst=/repo", "docker.io/mcp/git:latest"], Some(true)),
-            (&["uvx", "--from", "git+https://github.com/oraios/serena", "serena", "start-mcp-server"], Some(true)),
+            (
+                &["docker", "run", "--mount", "type=bind,src=.,dst=/repo", "docker.io/mcp/git:latest"],
+                Some(true),
+            ),
+            (
+                &["uvx", "--from", "git+https://github.com/oraios/serena", "serena", "start-mcp-server"],
+                Some(true),
+            ),
             (&["uvx", "--from", "git+https://github.com/oraios/serena.git@v1", "start"], Some(true)),
             (&["uvx", "mcp-server-sqlite", "--db-path", "a.db"], Some(true)),
             (&["npx", "-y", "@modelcontextprotocol/server-filesystem"], Some(false)),

@@ -151,7 +151,8 @@ fn what_a_host_asks_about_is_confirmed() {
         codex(json!({"default_tools_approval_mode": "prompt"})),
         expect("*", "`default_tools_approval_mode` of Codex", &[])
     );
-    let excepted = json!({"default_tools_approval_mode": "prompt", "tools": {"b": {"approval_mode": "approve"}}});
+    let excepted =
+        json!({"default_tools_approval_mode": "prompt", "tools": {"b": {"approval_mode": "approve"}}});
     assert_eq!(codex(excepted).0, "");
     let open = |own: &str| asked("opencode", json!({}), own, "");
     let source = "`permission` of OpenCode";

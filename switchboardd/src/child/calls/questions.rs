@@ -100,6 +100,11 @@ impl Calls {
     pub(in crate::child) fn question_closed(&mut self, theirs: &str, now: Instant) -> Option<ChildQuestion> {
         let question = self.questions.remove(theirs)?;
         self.restart_timeouts(&question, now);
+        for call in question.within.iter().filter(|_| question.bound) {
+            if let Some(waiting) = self.waiting.get_mut(call) {
+                waiting.asked += now - question.since;
+            }
+        }
         Some(question)
     }
 

@@ -1,6 +1,7 @@
 //! Call ids, and the outcome of a call.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use switchboard_mcp::era::ProtocolEra;
@@ -21,6 +22,8 @@ pub struct ChildResponse {
     pub era: ProtocolEra,
     /// The error for metrics; `None` if the call succeeded.
     pub error: Option<&'static str>,
+    /// How long the child waited for answers of the caller's user.
+    pub asked: Duration,
 }
 
 impl ChildResponse {
@@ -38,6 +41,7 @@ impl ChildResponse {
             id: before.len()..before.len() + id.len(),
             era: self.era,
             error: self.error,
+            asked: self.asked,
         }
     }
 }

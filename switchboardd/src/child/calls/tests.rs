@@ -10,6 +10,7 @@ fn answer() -> CallOutcome {
         id: 6..7,
         era: ProtocolEra::Legacy,
         error: None,
+        asked: Duration::ZERO,
     })
 }
 
@@ -292,6 +293,7 @@ fn closing_the_table_fails_all_calls_and_refuses_new_ones() {
 #[test]
 fn an_answer_keeps_its_bytes_but_for_the_id() {
     let body = Bytes::from_static(b"{\"x\": 1.0, \"id\":1}");
-    let answer = ChildResponse { body, id: 16..17, era: ProtocolEra::Legacy, error: None };
+    let answer =
+        ChildResponse { body, id: 16..17, era: ProtocolEra::Legacy, error: None, asked: Duration::ZERO };
     assert_eq!(answer.for_host("\"a\""), b"{\"x\": 1.0, \"id\":\"a\"}");
 }

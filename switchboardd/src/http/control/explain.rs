@@ -5,11 +5,10 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
-use switchboard_definitions::time::utc;
 
 use crate::catalog::Catalog;
 use crate::http::auth::Access;
-use crate::http::discovery::suite_json;
+use crate::http::discovery::{ends_json, last_lines_json, suite_json};
 use crate::http::errors::json_response;
 
 /// Stderr lines shown: they fit on a screen with the rest.
@@ -25,14 +24,8 @@ pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {
         "maxMs": millis(suite.limits.max),
     });
     let pool = suite.pool.as_ref();
-    let past = pool.map(|pool| pool.history()).unwrap_or_default();
-    let past = past.iter().map(
-        |past| json!({ "at": utc(past.at), "ageMs": past.age_ms(), "what": past.what, "bad": past.bad }),
-    );
-    body["exits"] = past.collect::<Vec<Value>>().into();
-    let lines = pool.map(|pool| pool.stderr_lines(0)).unwrap_or_default();
-    let lines = &lines[lines.len().saturating_sub(LINES)..];
-    body["stderr"] = lines.iter().map(super::logs::line_json).collect::<Vec<_>>().into();
+    body["exits"] = pool.map_or_else(|| json!([]), |pool| ends_json(pool));
+    body["stderr"] = pool.map_or_else(|| json!([]), |pool| last_lines_json(pool, LINES));
     if let Some(server_info) = suite.server_info() {
         let server: Value = serde_json::from_str(server_info.server.get()).unwrap_or_default();
         body["speaks"] = json!({

@@ -6,26 +6,17 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::{Value, json};
-use switchboard_definitions::time::utc;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::catalog::Catalog;
 use crate::child;
+use crate::http::discovery::line_json;
 use crate::http::errors::{HttpError, json_response};
 use crate::state::{Daemon, Phase};
 
 /// Longest wait for a line; a caller that wants to wait longer asks again.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-
-/// One line. `stream` is set if it came from stdout.
-pub(super) fn line_json(line: &child::StderrLine) -> Value {
-    let mut told = json!({ "at": utc(line.at), "text": line.text });
-    if line.stdout {
-        told["stream"] = "stdout".into();
-    }
-    told
-}
 
 /// The lines after number `after`; waits up to `wait_ms` for one.
 pub(super) async fn answer(

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use switchboard_definitions::config::Show;
 use switchboard_definitions::definition::Launch;
+use switchboard_definitions::time::utc;
 use switchboard_definitions::trust::view::{mentioned, shown_url};
 
 use crate::catalog::Catalog;
 use crate::catalog::layer::Layer;
 use crate::catalog::workspace::Workspace;
+use crate::child::StderrLine;
 use crate::child::value_resolver::NotLaunchable;
 use crate::http::auth::Access;
 use crate::pool::{Member, Pool, PoolError, PoolStatus};
@@ -139,6 +141,30 @@ fn member_state(child: &Member) -> Value {
         "skippedLines": child.noise_count(),
         "stdoutLines": child.stderr().stdout_lines(),
     })
+}
+
+/// A line that a server wrote. `stream` is set if it came from stdout.
+pub(in crate::http) fn line_json(line: &StderrLine) -> Value {
+    let mut told = json!({ "at": utc(line.at), "text": line.text });
+    if line.stdout {
+        told["stream"] = "stdout".into();
+    }
+    told
+}
+
+/// The last lines that a server wrote, oldest first.
+pub(in crate::http) fn last_lines_json(pool: &Pool, most: usize) -> Value {
+    let lines = pool.stderr_lines(0);
+    lines[lines.len().saturating_sub(most)..].iter().map(line_json).collect()
+}
+
+/// How its processes ended, oldest first.
+pub(in crate::http) fn ends_json(pool: &Pool) -> Value {
+    let ends = pool.history();
+    let ends = ends.iter().map(
+        |past| json!({ "at": utc(past.at), "ageMs": past.age_ms(), "what": past.what, "bad": past.bad }),
+    );
+    ends.collect()
 }
 
 pub(super) fn session_state(session: &Session) -> Value {

@@ -1,9 +1,12 @@
 // The list of the latest calls: who called what, and what came of it.
 
 import { age, by, el, explain, keep, mark, show } from "./dom.js";
-import { latency, span, visible } from "./words.js";
+import { latency, outcome, span, visible } from "./words.js";
 
 const WARN = ["refused", "held", "asked", "declined", "unavailable", "stopped"];
+
+/** `switchboard calls` shows more. */
+const SHOWN = 25;
 
 /** The colour of an outcome. */
 function tone(outcome) {
@@ -18,7 +21,7 @@ const target = (call) => (call.what === "call" ? (call.tool ?? "–") : `(${call
 /** When the daemon last said something, by its own clock. */
 let latest = 0;
 
-export function drawCalls(status, whole) {
+export function drawCalls(status, whole, serverName) {
   latest = status.nowMs;
   const list = (whole && status.recentCalls) || [];
   const off = status.record?.mode === "off";
@@ -26,28 +29,27 @@ export function drawCalls(status, whole) {
   show(by("call-table"), list.length > 0);
   show(by("call-none"), list.length === 0);
   explain(by("call-none"), off ? "Calls are not recorded: `record` is \"off\" in your config." : "No call is recorded yet.");
-  keep(by("call-rows"), list.slice(0, 50), (call) => `${call.at} ${call.ms} ${call.host} ${call.suite} ${call.tool}`, row);
+  keep(by("call-rows"), list.slice(0, SHOWN), (call) => `${call.at} ${call.ms} ${call.host} ${call.suite} ${call.tool}`, (call) => row(call, serverName));
 }
 
-function row(call) {
+function row(call, serverName) {
   const cell = (label, words, most, kind = "") =>
     el("td", { role: "cell", "data-label": label, class: kind }, el("bdi", {}, visible(words, most)));
   const since = el("th", { role: "rowheader", scope: "row", class: "quiet" });
   const word = el("span", { class: "pill" }, visible(call.outcome, 20));
   mark(word, "data-state", tone(call.outcome));
-  const more = [call.kind === call.outcome ? null : call.kind, call.asked ? "user was asked" : null, call.retry ? "after an answer" : null];
-  const why = more.filter(Boolean).map((part) => visible(part, 40)).join(", ");
-  const outcome = el("td", { role: "cell", "data-label": "Outcome" }, word, why ? el("span", { class: "quiet" }, ` ${why}`) : "");
+  const why = outcome(call).slice(visible(call.outcome, 20).length + 2);
+  const result = el("td", { role: "cell", "data-label": "Outcome" }, word, why ? el("span", { class: "quiet" }, ` ${why}`) : "");
   const node = el(
     "tr",
     { role: "row" },
     since,
-    cell("Host", call.host ?? "a host that gave no name", 60),
-    cell("Workspace", call.workspace ?? "none", 200),
-    cell("Suite", call.suite ?? "–", 80),
+    cell("Editor", call.host ?? "an editor without a name", 60),
+    cell("Project", call.workspace ?? "none", 200),
+    cell("Server", call.server ?? (call.suite ? serverName(call.suite) : "–"), 80),
     cell("Tool", target(call), 80),
     cell("Took", latency(call.ms), 20, "number"),
-    outcome,
+    result,
   );
   return { node, update: (call) => age(since, Math.max(0, latest - call.at - call.ms), (ms) => `${span(ms)} ago`) };
 }

@@ -1,5 +1,7 @@
 // Nodes, made and kept. Text of others goes in as text, never as markup.
 
+import { visible } from "./words.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** A node with attributes and children; strings become text. */
@@ -30,6 +32,60 @@ export function explain(node, words) {
   node.said = words;
   const parts = words.split(/`([^`]+)`/);
   node.replaceChildren(...parts.map((part, at) => (at % 2 ? el("code", {}, part) : part)));
+}
+
+/** The last lines of a program as one text. The last one, where exceptions are named, is marked if it failed. */
+export function output() {
+  const node = el("pre", { class: "output", tabindex: "0", role: "group", "aria-label": "Output of the server" });
+  return { node, update: (lines, failed) => fill(node, lines, failed) };
+}
+
+function fill(node, lines, failed) {
+  const text = lines.map((line) => visible(line, 1000));
+  const key = `${failed} ${text.join("\n")}`;
+  if (node.filled === key) return;
+  node.filled = key;
+  let last = text.length - 1;
+  while (last > 0 && !text[last].trim()) last--;
+  const before = text.slice(0, last).map((line) => `${line}\n`).join("");
+  if (failed && text.length) node.replaceChildren(before, el("strong", {}, text[last]));
+  else node.replaceChildren(text.join("\n"));
+}
+
+/** An error message without what the server wrote. */
+export const reason = (message) => message.replace(/(?:; )?last stderr: `[^]*`/, "");
+
+/** An error message; what a server wrote in it is shown as one text. */
+export function failure(node, message) {
+  if (node.said === message) return;
+  node.said = message;
+  // The tool stands in the title already.
+  const text = message.replace(/ \((?:sub)?tool `[^`]*`\)/g, "");
+  const [, head, wrote, tail] = /^([^]*?)(?:; )?last stderr: `([^]*)`([^`]*)$/.exec(text) ?? [null, text, "", ""];
+  const words = el("span");
+  explain(words, visible(head + tail, 400));
+  node.replaceChildren(words);
+  if (!wrote) return;
+  const lines = el("pre", { class: "output" });
+  fill(lines, wrote.split("\n").slice(-8), true);
+  node.append(lines);
+}
+
+/** A command line, with a button that copies it. */
+export function copyable(line) {
+  const code = el("code", {}, line);
+  const button = el("button", { type: "button", class: "copy", "aria-label": `Copy ${line}` }, "Copy");
+  const node = el("span", { class: "line" }, code, button);
+  node.update = (line) => {
+    say(code, line);
+    mark(button, "aria-label", `Copy ${line}`);
+  };
+  button.addEventListener("click", async () => {
+    const worked = await navigator.clipboard.writeText(code.textContent).then(() => true, () => false);
+    say(button, worked ? "Copied" : "Not copied");
+    setTimeout(() => say(button, "Copy"), 1500);
+  });
+  return node;
 }
 
 export function mark(node, name, value) {

@@ -88,14 +88,44 @@ async function enter(on) {
   return true;
 }
 
+/**
+ * Whether the one who answers knows our bearer. While the daemon is away, another user of this machine can listen on its
+ * port, and must not be sent the bearer. Such a listener cannot make a proof, and one for another port does not fit.
+ */
+async function isOurs(bearer, signal) {
+  if (!globalThis.crypto?.subtle) return false;
+  const nonce = digits(crypto.getRandomValues(new Uint8Array(32)));
+  const answer = await ask(`/page/proof?nonce=${nonce}`, { signal });
+  if (answer.status >= 500) throw new Error("busy");
+  if (!answer.ok) return false;
+  const wanted = await sha256(`${await sha256(bearer)}\n${location.host}\n${nonce}`);
+  return (await answer.json()).proofs.includes(wanted);
+}
+
+const sha256 = async (text) => digits(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
+const digits = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** Whether the daemon behind the page has shown that it is ours. */
+let known = false;
+
 /** One look, and a feed if we may have one. Says how it ended. */
 async function visit(signal, on) {
-  const bearer = sessionStorage.getItem(KEY);
+  const kept = sessionStorage.getItem(KEY);
+  known = kept !== null && (await isOurs(kept, signal));
+  const bearer = known ? kept : null;
+  try {
+    return await look(kept, bearer, signal, on);
+  } finally {
+    known = false;
+  }
+}
+
+async function look(kept, bearer, signal, on) {
   const headers = bearer ? { authorization: `Bearer ${bearer}` } : {};
   const answer = await ask("/status", { headers, signal });
   if (answer.status === 401) {
     sessionStorage.removeItem(KEY);
-    on.why(bearer ? WHY.void : WHY.closed);
+    on.why(kept ? WHY.void : WHY.closed);
     on.state("names");
     return "names";
   }
@@ -103,9 +133,9 @@ async function visit(signal, on) {
   const status = await answer.json();
   const whole = "pid" in status;
   if (!whole) {
-    // A bearer that shows no more than names is one of an earlier daemon, or too old.
+    // A bearer that shows no more than names is too old, or was taken back by `switchboard stop`.
     sessionStorage.removeItem(KEY);
-    on.why(bearer ? WHY.void : WHY.none);
+    on.why(kept ? WHY.void : WHY.none);
     on.state("names");
     on.status(status, false);
     return "names";
@@ -152,8 +182,9 @@ function parse(event) {
 
 /** Something else that the page may read; `null` if it may not. */
 export async function read(path) {
-  const bearer = sessionStorage.getItem(KEY);
-  const answer = await ask(path, { headers: bearer ? { authorization: `Bearer ${bearer}` } : {} }).catch(() => null);
+  const bearer = known ? sessionStorage.getItem(KEY) : null;
+  if (!bearer) return null;
+  const answer = await ask(path, { headers: { authorization: `Bearer ${bearer}` } }).catch(() => null);
   return answer?.ok ? answer.json() : null;
 }
 

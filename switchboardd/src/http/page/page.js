@@ -10,7 +10,7 @@ const STATES = {
   connecting: "connecting",
   live: "live",
   names: "names only",
-  gone: "switchboardd is gone, waiting for it",
+  gone: "Switchboard has stopped; waiting for it",
   busy: "too many status pages are open, waiting for one to close",
 };
 
@@ -18,8 +18,8 @@ const open = () => el("code", {}, "switchboard open");
 
 const NOTICES = {
   [WHY.none]: () => ["These are names and states only. ", open(), " in a terminal opens this page with everything on it."],
-  [WHY.used]: () => ["This address was used already, or is older than 30 s. Type ", open(), " once more."],
-  [WHY.void]: () => ["switchboardd was started anew, or let this page in too long ago. Type ", open(), " to see everything again."],
+  [WHY.used]: () => ["This address was used already, or is older than 30 s. Type ", open(), " for another one."],
+  [WHY.void]: () => ["This page was opened more than 12 hours ago, or Switchboard was stopped since. Type ", open(), " to see everything again."],
   [WHY.closed]: () => ["Nothing is shown to those who come without a code. Type ", open(), " in a terminal."],
 };
 

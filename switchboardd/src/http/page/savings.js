@@ -4,23 +4,36 @@ import { by, el, explain, keep, mark, say, show, svg } from "./dom.js";
 import { count, latency, memory, plural, visible } from "./words.js";
 
 const body = by("savings-body");
+const headline = el("p", { class: "headline" });
 const scale = measure();
 const figures = el("dl", { class: "figures" });
 const words = el("ul", { class: "words" });
 const note = el("p", { class: "quiet note" });
-body.append(scale.node, figures, words, note);
+body.append(headline, scale.node, figures, words, note);
 
 export function drawSavings(savings) {
   show(by("savings"), Boolean(savings));
   if (!savings) return;
   const { perSession, tokens, processes, memory: taken, coldStarts } = savings;
+  const sentence = visible(savings.headline, 400);
+  say(headline, sentence.slice(0, 1).toUpperCase() + sentence.slice(1));
   scale.update(perSession);
-  const list = [
-    ["Tokens so far", signed(tokens.net), `in ${plural(tokens.sessions, "session")}, ${plural(tokens.introspections, "introspection")} taken off`],
-    ["Processes", signed(processes.avoided), `${count(processes.running)} instead of ${count(processes.without)}; at most ${count(processes.peakAvoided)} fewer`],
-    ["Memory", bytes(taken.netBytes), `of children, less the ${memory(kib((taken.daemonBytes ?? 0) + taken.shimsBytes))} of daemon and shims`],
-    ["Cold starts", signed(coldStarts.avoided - coldStarts.added), `${latency(coldStarts.avoidedMs)} of waiting avoided, ${latency(coldStarts.addedMs)} added`],
-  ];
+  show(scale.node, perSession.suites > 0);
+  const list = [];
+  if (tokens.sessions) {
+    list.push(["Tokens so far", signed(tokens.net), `in ${plural(tokens.sessions, "session")}; ${count(tokens.introspected)} fetched by introspection are taken off`]);
+  }
+  // Without an editor there is nothing to compare with.
+  if (processes.sessions) {
+    list.push(["Processes", `${count(processes.running)} instead of ${count(processes.without)}`, `${plural(processes.sessions, "editor window")} would start ${count(processes.without)}; used of them so far: ${count(processes.used)}`]);
+    const own = memory(kib((taken.daemonBytes ?? 0) + taken.shimsBytes));
+    const more = taken.avoidedBytes > 512 ? `without Switchboard about ${memory(kib(taken.avoidedBytes))} more${taken.unknownServers ? ", and that of servers that do not run" : ""}` : "no copies are spared now";
+    list.push(["Memory", memory(kib(taken.childrenBytes)), `${more}; daemon and shims take ${own}`]);
+  }
+  if (coldStarts.avoided || coldStarts.added) {
+    const more = coldStarts.added ? `; ${plural(coldStarts.added, "wait")} for a server that had been stopped, ${latency(coldStarts.addedMs)}` : "";
+    list.push(["Waiting avoided", latency(coldStarts.avoidedMs), `${plural(coldStarts.avoided, "start")} of servers that already ran${more}`]);
+  }
   keep(figures, list, ([label]) => label, ([label]) => {
     const [big, small] = [el("dd", { class: "big" }), el("dd", { class: "small" })];
     return {
@@ -44,8 +57,6 @@ const signed = (number) => (number < 0 ? `${count(-number)} more` : number ? `${
 
 const kib = (bytes) => bytes / 1024;
 
-const bytes = (number) => (Math.abs(number) < 512 ? "0" : `${memory(kib(Math.abs(number)))} ${number < 0 ? "more" : "less"}`);
-
 /** Two bars: what a session begins with, with us and without. */
 function measure() {
   const bar = (kind) => {
@@ -59,7 +70,7 @@ function measure() {
   const update = (session) => {
     const most = Math.max(1, session.shown, session.listed);
     for (const [bar, tokens, words] of [
-      [shown, session.shown, `with suites, ${plural(session.suites, "suite")} counted`],
+      [shown, session.shown, `with Switchboard, ${plural(session.suites, "server")} counted`],
       [listed, session.listed, "with every tool listed"],
     ]) {
       mark(bar.rect, "width", ((400 * tokens) / most).toFixed(1));

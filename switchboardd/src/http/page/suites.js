@@ -1,19 +1,21 @@
-// The table of suites: one row each, with all that is known of it folded under its name.
+// The table of servers: one row each, with all that is known of it folded under its name.
 
 import { bars } from "./charts.js";
-import { age, by, el, explain, keep, mark, say, show } from "./dom.js";
+import { details } from "./details.js";
+import { by, el, explain, keep, mark, say, show } from "./dom.js";
 import * as figures from "./figures.js";
-import { count, latency, memory, plural, quoted, span, visible } from "./words.js";
+import { count, latency, memory, plain, visible } from "./words.js";
 
 const COLUMNS = [
-  ["Suite", ""],
+  ["Server", ""],
   ["State", ""],
   ["Calls", "number"],
   ["Failed", "number"],
-  ["p50", "number"],
+  ["Refused", "number"],
+  ["Median", "number"],
   ["p99", "number"],
   ["Last 5 min", "chart"],
-  ["Children", "number"],
+  ["Processes", "number"],
   ["Memory", "number"],
 ];
 
@@ -63,15 +65,15 @@ export function sift() {
   show(by("suite-table"), shown.length > 0);
   const none = by("suite-none");
   show(none, shown.length === 0);
-  if (!shown.length) explain(none, all.length ? "No suite fits this filter." : "There are no suites yet. `switchboard add --help` shows how to define one.");
+  if (!shown.length) explain(none, all.length ? "No server fits this filter." : "There are no servers yet. `switchboard import` takes those of your editors, `switchboard add --help` shows how to define one.");
   const heading = by("suites-title");
-  say(heading, shown.length === all.length ? `Suites (${count(all.length)})` : `Suites (${count(shown.length)} of ${count(all.length)})`);
+  say(heading, shown.length === all.length ? `Servers (${count(all.length)})` : `Servers (${count(shown.length)} of ${count(all.length)})`);
 }
 
 const keyOf = (item) => (item.title ? `title ${item.workspace}` : `${whole} ${item.workspace ?? ""}\n${item.file ?? ""}\n${item.name}`);
 
 function title(item) {
-  const words = el("th", { role: "rowheader", scope: "rowgroup", colspan: COLUMNS.length }, "of ", el("bdi", {}, visible(item.workspace, 200)));
+  const words = el("th", { role: "rowheader", scope: "rowgroup", colspan: COLUMNS.length }, "Servers of ", el("bdi", {}, visible(item.workspace, 200)));
   return { node: el("tbody", { role: "rowgroup", class: "title" }, el("tr", { role: "row" }, words)), update() {} };
 }
 
@@ -94,7 +96,7 @@ function name(item) {
   const node = el(
     "tbody",
     { role: "rowgroup", class: "suite" },
-    el("tr", { role: "row" }, el("th", { role: "rowheader", scope: "row", class: "name" }, el("bdi", {}, visible(item.name, 80))), cell("State", "state", state.node)),
+    el("tr", { role: "row" }, el("th", { role: "rowheader", scope: "row", class: "name" }, el("bdi", {}, visible(plain(item.name), 80))), cell("State", "state", state.node)),
   );
   return { node, update: (suite) => state.update(suite.state) };
 }
@@ -107,7 +109,7 @@ function row(item) {
   const chart = bars(120, 22);
   const cells = Object.fromEntries(COLUMNS.slice(2).map(([label, kind]) => [label, cell(label, kind)]));
   cells["Last 5 min"].append(chart.node);
-  const fold = el("button", { type: "button", "aria-expanded": "false", "aria-controls": id }, el("bdi", {}, visible(item.name, 80)));
+  const fold = el("button", { type: "button", "aria-expanded": "false", "aria-controls": id }, el("bdi", {}, visible(item.child ?? plain(item.name), 80)));
   const more = details();
   const under = el("tr", { role: "row", class: "details", id }, el("td", { role: "cell", colspan: COLUMNS.length }, more.node));
   under.hidden = true;
@@ -125,68 +127,23 @@ function row(item) {
     const calls = figures.calls(suite);
     const points = figures.lately(suite, suite.nowMs);
     const recent = figures.sum(points.map((point) => point.count));
-    say(cells.Calls, calls ? count(calls.total) : "–");
-    say(cells.Failed, calls ? count(calls.errors) : "–");
+    // A server without calls has nothing to say; a dash is quieter than a zero.
+    say(cells.Calls, calls?.total ? count(calls.total) : "–");
+    say(cells.Failed, calls?.errors ? count(calls.errors) : "–");
     mark(cells.Failed, "data-bad", calls?.errors ? "" : null);
-    say(cells.p50, calls?.total ? latency(calls.p50) : "–");
-    say(cells.p99, calls?.total ? latency(calls.p99) : "–");
-    chart.update(points, `${plural(recent, "call")} in the last five minutes`);
-    const running = figures.children(suite).length;
-    say(cells.Children, suite.pool ? `${running} of ${suite.pool.max}` : "–");
+    say(cells.Refused, calls?.refused ? count(calls.refused) : "–");
+    say(cells.Median, calls?.total ? latency(calls.p50) : "–");
+    say(cells.p99, calls?.total > 1 ? latency(calls.p99) : "–");
+    chart.update(points, `${figures.tally(points)} in the last five minutes`);
+    const running = figures.processes(suite).filter((process) => process.pid).length;
+    const most = suite.pool?.max ?? 1;
+    say(cells.Processes, running === 0 ? "–" : most > 1 ? `${running} of ${most}` : String(running));
     say(cells.Memory, memory(figures.memoryOf(suite)));
     for (const [label, node] of Object.entries(cells)) {
-      const none = label === "Last 5 min" ? recent === 0 : node.textContent === "–" || (["Calls", "Failed"].includes(label) && !calls?.total);
+      const none = label === "Last 5 min" ? recent === 0 : node.textContent === "–";
       mark(node, "data-none", none ? "" : null);
     }
     if (!under.hidden) more.update(suite);
-  };
-  return { node, update };
-}
-
-/** What is folded under a suite's name. */
-function details() {
-  const facts = el("dl", { class: "facts" });
-  const running = el("ul", { class: "children" });
-  const node = el("div", { class: "more" }, facts, running);
-  const update = (suite) => {
-    const drift = suite.drift;
-    const command = suite.state === "held" || drift ? "allow" : "explain";
-    const pool = suite.pool;
-    const idle = figures.children(suite).filter((child) => child.inFlight === 0).length;
-    const about = [
-      ["for", suite.description],
-      ["last error", suite.lastError],
-      [suite.state === "held" ? "would run" : "an update would run", suite.waiting],
-      [drift?.held ? "tools held" : "tools changed", drift && [drift.summary, ...(drift.keepsSplit ? ["stays two tools until you accept this"] : []), ...(drift.changes ?? []).flatMap((change) => change.details)].join("; ")],
-      ["at", suite.url],
-      ["pool", pool && `scope ${pool.scope}, ${pool.warm} warm, at most ${pool.max}; ${figures.children(suite).length} running, ${idle} idle, ${plural(pool.starts, "start")} so far; idle ones go after ${span(pool.idleMs)}`],
-      ["file", suite.file],
-      ["type", `switchboard ${command} ${quoted(suite.child ?? suite.name)}`],
-    ].filter(([, words]) => words);
-    keep(facts, about, ([label]) => label, ([label]) => {
-      const words = el(label === "type" ? "code" : "bdi");
-      return {
-        node: el("div", { class: label === "last error" || label.startsWith("tools ") ? "bad" : "" }, el("dt", {}, label), el("dd", {}, words)),
-        update: ([, text]) => (label === "type" ? say : explain)(words, visible(text, 600)),
-      };
-    });
-    keep(running, figures.children(suite), (child) => `${child.pid ?? ""}`, () => {
-      const what = el("span");
-      const since = el("span");
-      return {
-        node: el("li", {}, what, since),
-        update(child) {
-          const words = [child.pid ? `pid ${child.pid}` : "elsewhere", `revision ${visible(child.revision ?? "?", 20)}`];
-          if (typeof child.memoryKb === "number") words.push(memory(child.memoryKb));
-          if (typeof child.tools === "number") words.push(plural(child.tools, "subtool"));
-          words.push(child.inFlight ? `${count(child.inFlight)} in flight` : "idle");
-          if (child.ownedBySession) words.push("one session's own");
-          say(what, `${words.join(" · ")} · `);
-          age(since, child.ageMs ?? 0, (ms) => `running for ${span(ms)}`);
-        },
-      };
-    });
-    show(running, figures.children(suite).length > 0);
   };
   return { node, update };
 }

@@ -1,14 +1,27 @@
-// Everything but the table of suites: what is said at a glance, what wants somebody, who is here.
+// Everything but the table of servers: what is said at a glance, what needs attention, who is connected.
 
 import { drawCalls } from "./calls.js";
 import { bars } from "./charts.js";
-import { age, by, el, explain, keep, mark, say, show } from "./dom.js";
+import { age, by, copyable, el, explain, failure, keep, mark, say, show } from "./dom.js";
+import { drawErrors } from "./errors.js";
 import * as figures from "./figures.js";
-import { STATES, drawSuites, pill } from "./suites.js";
-import { count, latency, memory, plural, quoted, share, span, visible } from "./words.js";
+import { drawSuites, pill } from "./suites.js";
+import { count, latency, memory, plain, plural, quoted, share, span, visible } from "./words.js";
 
 const chart = bars(720, 72);
-by("traffic-chart").append(chart.node);
+by("traffic-plot").append(chart.node);
+/** What the pointer is over, as a step; `null` outside. */
+let pointed = null;
+let points = [];
+by("traffic-plot").addEventListener("pointermove", (event) => {
+  const box = by("traffic-plot").getBoundingClientRect();
+  pointed = Math.min(points.length - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * points.length)));
+  point();
+});
+by("traffic-plot").addEventListener("pointerleave", () => {
+  pointed = null;
+  point();
+});
 
 export function draw(status, whole) {
   const suites = figures.suites(status);
@@ -19,8 +32,8 @@ export function draw(status, whole) {
   attention(status, suites, whole);
   drawSuites(suites, whole);
   sessions(status, whole);
-  drawCalls(status, whole);
-  errors(status, whole);
+  drawCalls(status, whole, figures.serverNames(suites));
+  drawErrors(status, whole, figures.serverNames(suites));
   show(by("suites"), true);
 }
 
@@ -58,20 +71,21 @@ function tile([label]) {
 function overview(status, suites, whole) {
   show(by("overview"), whole);
   if (!whole) return;
-  const running = suites.flatMap(figures.children);
+  const running = suites.flatMap(figures.processes);
   const sessions = status.sessions ?? [];
   const calls = figures.calls(status);
   const ready = suites.filter((suite) => suite.state === "ready").length;
   const bad = troubled(suites).length;
   const flying = figures.sum(sessions.map((session) => session.inFlight ?? 0));
   const tiles = [
-    ["Suites", count(suites.length), `${count(ready)} ready${bad ? `, ${count(bad)} ${bad === 1 ? "needs" : "need"} you` : ""}`, bad > 0],
-    ["Children", count(status.budget?.running ?? running.length), status.budget ? `of at most ${count(status.budget.children)}` : "running"],
-    ["Sessions", count(sessions.length), `${plural(flying, "call")} in flight`],
+    ["Servers", count(suites.length), `${count(ready)} running${bad ? `, ${count(bad)} ${bad === 1 ? "needs" : "need"} attention` : ""}`, bad > 0],
+    ["Processes", count(status.budget?.running ?? running.length), status.budget ? `of at most ${count(status.budget.children)}` : "running"],
+    ["Editors", count(sessions.length), flying ? `${plural(flying, "call")} running` : "no call running"],
   ];
   if (calls) {
-    tiles.push(["Calls", count(calls.total), calls.errors ? `${count(calls.errors)} failed (${share(calls.errors, calls.total)})` : "none failed", calls.errors > 0]);
-    tiles.push(["Latency", calls.total ? latency(calls.p50) : "–", calls.total ? `p50; p99 ${latency(calls.p99)}` : "no calls yet"]);
+    const bad = [calls.errors && `${count(calls.errors)} failed (${share(calls.errors, calls.total)})`, calls.refused && `${count(calls.refused)} refused`];
+    tiles.push(["Calls", count(calls.total), bad.filter(Boolean).join(", ") || "none failed", calls.errors > 0]);
+    tiles.push(["Latency", calls.total ? latency(calls.p50) : "–", calls.total ? `median; p99 ${latency(calls.p99)}` : "no calls yet"]);
   }
   const used = memoryTile(status, running);
   if (used) tiles.push(used);
@@ -84,23 +98,30 @@ function memoryTile(status, running) {
   const children = figures.sum(known);
   const daemon = status.memoryKb;
   if (typeof daemon !== "number" && !known.length) return null;
-  return ["Memory", memory((daemon ?? 0) + children), `daemon ${memory(daemon)}, children ${memory(children)}`];
+  return ["Memory", memory((daemon ?? 0) + children), `daemon ${memory(daemon)}, servers ${memory(children)}`];
 }
 
 function traffic(status) {
   const there = Array.isArray(status.calls?.series);
   show(by("traffic"), there);
   if (!there) return;
-  const points = figures.lately(status, status.nowMs);
-  const all = figures.sum(points.map((point) => point.count));
-  const bad = figures.sum(points.map((point) => point.errors));
-  const most = Math.max(0, ...points.map((point) => point.count));
-  const words = all ? `${plural(all, "call")}, ${bad ? `${count(bad)} failed` : "none failed"}, at most ${count(most)} in 5 s` : "no calls";
-  chart.update(points, words);
-  say(by("traffic-words"), words);
+  points = figures.lately(status, status.nowMs);
+  chart.update(points, `${figures.tally(points)} in the last five minutes`);
+  say(by("traffic-most"), count(Math.max(1, ...points.map((point) => point.count))));
+  for (const key of ["errors", "refused"]) show(by(`legend-${key}`), points.some((point) => point[key]));
+  point();
 }
 
-/** What a person has to do something about, with what to type. */
+/** The words beside the chart: of the step that the pointer is over, else of all. */
+function point() {
+  const step = points[pointed];
+  const ago = (points.length - 1 - pointed) * figures.STEP_MS;
+  const words = step ? `${ago ? `${span(ago)} ago` : "now"}: ${figures.tally([step])} in 5 s` : figures.tally(points);
+  say(by("traffic-words"), words);
+  chart.point(pointed);
+}
+
+/** What a user has to do something about, with what to type. */
 function attention(status, suites, whole) {
   const items = [];
   if (whole) {
@@ -116,30 +137,30 @@ function attention(status, suites, whole) {
     for (const suite of suites) {
       const name = quoted(suite.child ?? suite.name);
       const where = suite.workspace ? `--workspace ${quoted(suite.workspace)} ` : "";
-      const item = { key: `${suite.workspace} ${suite.file} ${suite.name}`, state: suite.state, what: suite.name };
+      const item = { key: `${suite.workspace} ${suite.file} ${suite.name}`, state: suite.state, what: suite.child ?? plain(suite.name) };
       if (suite.waiting) {
-        const says = suite.state === "held" ? "waits to be allowed; it would run" : "has an update that waits to be allowed; it would run";
+        const says = suite.state === "held" ? "waits for your approval; it would run" : "has an update that waits for your approval; it would run";
         items.push({ ...item, state: "held", says, why: suite.waiting, type: `switchboard ${where}allow ${name}` });
       } else if (["failed", "resting"].includes(suite.state)) {
         items.push({ ...item, why: suite.lastError, type: `switchboard ${where}logs ${name}` });
       } else if (["misconfigured", "held"].includes(suite.state)) {
-        items.push({ ...item, why: suite.lastError });
+        items.push({ ...item, why: suite.lastError, type: `switchboard ${where}explain ${name}` });
       }
     }
   }
   show(by("attention"), items.length > 0);
   keep(by("attention-list"), items.slice(0, 50), (item) => item.key, () => {
-    const [what, says, why, type] = [el("bdi", { class: "strong" }), el("span"), el("bdi", { class: "why" }), el("code")];
-    const state = pill();
+    const [what, says, why, type] = [el("bdi", { class: "strong" }), el("span"), el("bdi", { class: "why" }), copyable("")];
+    const [state, quote] = [pill(), el("div", { class: "quote" }, why)];
     return {
-      node: el("li", {}, el("div", { class: "aside" }, state.node), el("div", {}, el("p", {}, what, says), el("p", { class: "quote" }, why), el("p", { class: "type" }, type))),
+      node: el("li", {}, el("div", { class: "aside" }, state.node), el("div", {}, el("p", {}, what, says), quote, el("p", { class: "type" }, type))),
       update(item) {
         state.update(item.state);
         say(what, visible(item.what, 200));
         say(says, item.says ? ` ${item.says}` : "");
-        explain(why, visible(item.why ?? "", 400));
-        show(why.parentNode, Boolean(item.why));
-        say(type, item.type ?? "");
+        failure(why, item.why ?? "");
+        show(quote, Boolean(item.why));
+        type.update(item.type ?? "");
         show(type.parentNode, Boolean(item.type));
       },
     };
@@ -150,13 +171,13 @@ function sessions(status, whole) {
   show(by("sessions"), whole);
   if (!whole) return;
   const list = [...(status.sessions ?? [])].sort((a, b) => b.ageMs - a.ageMs);
-  say(by("sessions-title"), `Sessions (${count(list.length)})`);
+  say(by("sessions-title"), `Connected editors (${count(list.length)})`);
   show(by("session-table"), list.length > 0);
   show(by("session-none"), list.length === 0);
   // The order of their opening tells them apart; nothing else of them has to differ.
   keep(by("session-rows"), list, (session) => `${session.client ?? ""}\n${session.workspace ?? ""}`, () => {
     const host = el("bdi");
-    const cells = ["Workspace", "Revision", "In flight", "Open for"].map((label, at) =>
+    const cells = ["Project", "MCP", "Calls running", "Open for"].map((label, at) =>
       el("td", { role: "cell", "data-label": label, class: at > 1 ? "number" : "" }),
     );
     const [folder, revision, flying, since] = cells;
@@ -165,7 +186,7 @@ function sessions(status, whole) {
     return {
       node: el("tr", { role: "row" }, el("th", { role: "rowheader", scope: "row" }, host), ...cells),
       update(session) {
-        say(host, visible(session.client ?? "a host that gave no name", 60));
+        say(host, visible(session.client ?? "an editor without a name", 60));
         say(place, visible(session.workspace ?? "none", 200));
         say(revision, visible(session.revision ?? "–", 20));
         say(flying, count(session.inFlight ?? 0));
@@ -175,33 +196,15 @@ function sessions(status, whole) {
   });
 }
 
-/** When the daemon last said something, by its own clock. */
-let latest = 0;
-
-function errors(status, whole) {
-  latest = status.nowMs;
-  const list = (whole && status.lastErrors) || [];
-  show(by("errors"), list.length > 0);
-  keep(by("error-list"), list.slice(0, 20), (error) => `${error.at} ${error.suite} ${error.tool} ${error.message}`, (error) => {
-    const since = el("span", { class: "quiet when" });
-    const what = el("bdi");
-    const where = [error.suite, error.tool === "_other" ? null : error.tool].filter(Boolean).map((word) => visible(word, 80)).join(" › ") || visible(error.method, 80);
-    const kind = error.kind ? el("span", { class: "quiet" }, ` ${visible(error.kind, 60)}`) : "";
-    const node = el("li", {}, since, el("div", {}, el("p", {}, el("bdi", { class: "strong" }, where), kind), el("p", { class: "quote" }, what)));
-    explain(what, visible(error.message, 400));
-    return { node, update: (error) => age(since, Math.max(0, latest - error.at), (ms) => `${span(ms)} ago`) };
-  });
-}
-
 let before = null;
 
-/** Says which suites changed their state, for those who do not see it. */
+/** Says which servers changed their state, for those who do not see it. */
 function announce(suites) {
   const key = (suite) => `${suite.workspace ?? ""}\n${suite.name}`;
   const now = new Map(suites.map((suite) => [key(suite), suite]));
   const changed = before ? suites.filter((suite) => before.has(key(suite)) && before.get(key(suite)).state !== suite.state) : [];
   const came = before ? suites.filter((suite) => !before.has(key(suite))) : [];
-  const words = [...came.map((suite) => `${visible(suite.name, 60)} is new`), ...changed.map((suite) => `${visible(suite.name, 60)} is ${suite.state}`)];
+  const words = [...came.map((suite) => `${visible(suite.child ?? plain(suite.name), 60)} is new`), ...changed.map((suite) => `${visible(suite.child ?? plain(suite.name), 60)} is ${suite.state}`)];
   before = now;
-  if (words.length) by("news").textContent = words.length > 3 ? `${words.length} suites changed` : words.join("; ");
+  if (words.length) by("news").textContent = words.length > 3 ? `${words.length} servers changed` : words.join("; ");
 }

@@ -42,6 +42,63 @@ export function share(part, all) {
   return `${percent < 10 && percent > 0 ? percent.toFixed(1) : Math.round(percent)} %`;
 }
 
+/** A server's name as people write it, from the name that a model sees. */
+export const plain = (name) => name.replace(/_suite(_write)?$/, "") || name;
+
+/** What the words for programs mean. */
+const KINDS = {
+  _other: "an error of the server",
+  answer_too_long: "its answer was too long",
+  busy: "too many calls at a time",
+  child_busy: "the server has too much waiting",
+  child_exited: "the server ended",
+  child_resting: "the server crashed too often and waits",
+  child_spawn_failed: "the server could not be started",
+  child_spawn_timeout: "the server did not start in time",
+  child_still_starting: "the server is still starting",
+  child_stopped: "the server was stopped",
+  child_unreachable: "the server cannot be reached",
+  child_unresponsive: "the server does not respond",
+  child_unusable: "the server does not speak MCP as it should",
+  connection_lost: "the connection was lost",
+  credentials_refused: "the server refused the credentials",
+  daemon_draining: "Switchboard was stopping",
+  declined: "you declined",
+  held: "waits for your approval",
+  daemon_failed: "a fault of Switchboard",
+  invalid_arguments: "wrong arguments",
+  invalid_call: "wrong arguments",
+  invalid_params: "wrong arguments",
+  lacks_capability: "the editor cannot do this",
+  misconfigured: "its configuration is wrong",
+  needs_login: "needs a login",
+  no_room: "no room for another server",
+  no_such_child: "no such server",
+  no_such_resource: "no such resource",
+  no_workspace: "it needs a project, and this editor has none open",
+  not_confirmed: "nobody confirmed it",
+  not_allowed: "not exposed by your configuration",
+  redirected: "the server redirects to another place",
+  request_state: "the question is no longer open",
+  rpc_timeout: "no answer in time",
+  tool_held: "a changed tool that you have not accepted",
+  wrong_tool: "the wrong one of its two tools",
+  tool_error: "the tool reported an error",
+  unknown_method: "unknown method",
+  unknown_tool: "no such tool",
+  unsupported_version: "unsupported MCP revision",
+};
+
+/** The kind of an error in words for people. */
+export const kind = (word) => KINDS[word] ?? (/^-\d+$/.test(word) ? `error ${word} of the server` : visible(word.replaceAll("_", " "), 60));
+
+/** What came of a recorded call. */
+export function outcome(call) {
+  const more = [call.kind && call.kind !== call.outcome ? kind(call.kind) : null, call.asked ? "you were asked" : null, call.retry ? "after your answer" : null];
+  const why = more.filter((part) => part && part !== call.outcome).join(", ");
+  return why ? `${visible(call.outcome, 20)}: ${why}` : visible(call.outcome, 20);
+}
+
 // Control characters, marks of writing direction, and what has no width: they hide or reorder the rest.
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb]|\udb40[\udc00-\udfff]/g;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use switchboard_definitions::definition::Launch;
 use switchboard_wire::envelope::string;
@@ -25,8 +26,9 @@ pub(super) fn collect(daemon: &Daemon) -> SavingsSnapshot {
     let mut places = SuiteRowIndex::new();
     let catalogs = std::iter::once((None, daemon.catalog()))
         .chain(daemon.workspaces.all().into_iter().map(|known| (known.root.clone(), known.catalog())));
+    let pools = daemon.workspace_loader.pools.all();
     for (root, catalog) in catalogs {
-        add_view(&mut all, root, &catalog, &mut places);
+        add_view(&mut all, (root, &*catalog), &pools, &mut places);
     }
     for session in daemon.sessions.all() {
         if !session.caller.is_command_line() {
@@ -53,14 +55,20 @@ fn session_row(all: &SavingsSnapshot, session: &Session) -> SessionRow {
     }
 }
 
-fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog, places: &mut SuiteRowIndex) {
+fn add_view(
+    all: &mut SavingsSnapshot,
+    (root, catalog): (Option<PathBuf>, &Catalog),
+    pools: &[Arc<Pool>],
+    places: &mut SuiteRowIndex,
+) {
     let mut suites = Vec::new();
     for (at, suite) in catalog.suites.iter().enumerate() {
         let which = (suite.definition.file.clone(), suite.definition.name.clone());
         // The user's own suites are in every view, but are counted once.
         let place = *places.entry(which).or_insert_with(|| {
             let is_suite = catalog.shown_form(suite).0 == ShownForm::Suite;
-            let row = suite_row(all, root.clone(), (suite, is_suite), &catalog.listed_entries(at));
+            let mut row = suite_row(all, root.clone(), (suite, is_suite), &catalog.listed_entries(at));
+            row.pool_usage = suite.pool.as_ref().map(|pool| pool_usage(pool, pools));
             all.suites.push(row);
             all.suites.len() - 1
         });
@@ -104,17 +112,21 @@ fn suite_row(
         known,
         shown: all.definitions(entries),
         is_suite,
-        pool_usage: suite.pool.as_ref().map(|pool| pool_usage(pool)),
+        pool_usage: None,
     }
 }
 
-fn pool_usage(pool: &Pool) -> PoolUsage {
-    let running = pool.running();
+/// `pools`: all that there are, for those that workspaces have of this one.
+fn pool_usage(pool: &Arc<Pool>, pools: &[Arc<Pool>]) -> PoolUsage {
+    let of_workspaces: Vec<&Arc<Pool>> = pools.iter().filter(|one| one.is_workspace_pool_of(pool)).collect();
+    let running: Vec<_> =
+        std::iter::once(pool).chain(of_workspaces.iter().copied()).flat_map(|pool| pool.running()).collect();
     let guards: Vec<u32> = running.iter().filter_map(|child| child.guard_pid()).collect();
     let sum =
         |of: fn(u32) -> u64| Some(guards.iter().map(|guard| of(*guard)).sum()).filter(|bytes| *bytes > 0);
     PoolUsage {
         fingerprint: pool.fingerprint(),
+        of_workspaces: of_workspaces.iter().map(|pool| pool.fingerprint()).collect(),
         is_remote: matches!(pool.launch(), Launch::Remote(_)),
         children: running.len(),
         memory: sum(memory_of),

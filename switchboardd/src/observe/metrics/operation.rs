@@ -79,6 +79,8 @@ pub(super) struct NotesState {
     pub(super) reply: ReplyKind,
     pub(super) is_retry: bool,
     pub(super) details: Option<Box<CallDetails>>,
+    /// How long it waited for the user's answers.
+    pub(super) user_time: Duration,
 }
 
 /// What a host's request is answered with.
@@ -109,7 +111,9 @@ pub struct CallDetails {
 pub struct EndedOperation {
     /// When it ended.
     pub at: Instant,
+    /// Without the time that the user took to answer questions.
     pub took: Duration,
+    pub user_time: Duration,
     pub via: EntryPoint,
     pub method: &'static str,
     pub suite: Option<Arc<SuiteMetrics>>,
@@ -184,6 +188,13 @@ impl OperationNotes {
     /// The daemon asks the user before it sends the call.
     pub fn record_question(&self) {
         self.lock().details.get_or_insert_default().asked = true;
+    }
+
+    /// The operation waited this long for an answer of the user, which is not counted as latency.
+    pub fn record_user_time(&self, waited: Duration) {
+        if !waited.is_zero() {
+            self.lock().user_time += waited;
+        }
     }
 
     /// The request continues a call that was answered with a question.

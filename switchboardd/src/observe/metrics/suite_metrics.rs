@@ -27,14 +27,23 @@ pub struct SuiteMetrics {
     counts: Mutex<Option<Box<Counts>>>,
 }
 
+/// What is counted of a call that is over. One that was refused did not fail.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CountedResult {
+    pub(super) failed: bool,
+    pub(super) refused: bool,
+}
+
 #[derive(Debug, Default)]
 struct Counts {
     errors: u64,
+    refused: u64,
     introspections: u64,
     latency: Latency,
     /// Calls in the current step.
     current: Latency,
     current_errors: u32,
+    current_refused: u32,
     step: u64,
     past: VecDeque<Point>,
 }
@@ -46,6 +55,7 @@ pub struct Point {
     pub step: u64,
     pub count: u64,
     pub errors: u32,
+    pub refused: u32,
     pub p50: Duration,
     pub p99: Duration,
 }
@@ -55,6 +65,7 @@ pub struct Point {
 pub struct MetricFigures {
     pub total: u64,
     pub errors: u64,
+    pub refused: u64,
     pub introspections: u64,
     pub in_flight: usize,
     pub p50: Option<Duration>,
@@ -100,14 +111,16 @@ impl SuiteMetrics {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn add(&self, took: Duration, failed: bool, step: u64) {
+    pub(super) fn add(&self, took: Duration, result: CountedResult, step: u64) {
         let mut counts = self.lock();
         let counts = counts.get_or_insert_default();
         counts.turn(step);
         counts.latency.add(took);
         counts.current.add(took);
-        counts.errors += u64::from(failed);
-        counts.current_errors += u32::from(failed);
+        counts.errors += u64::from(result.failed);
+        counts.refused += u64::from(result.refused);
+        counts.current_errors += u32::from(result.failed);
+        counts.current_refused += u32::from(result.refused);
     }
 
     pub(super) fn record_introspection(&self) {
@@ -124,6 +137,7 @@ impl SuiteMetrics {
         MetricFigures {
             total: counts.latency.count(),
             errors: counts.errors,
+            refused: counts.refused,
             introspections: counts.introspections,
             in_flight,
             p50: counts.latency.quantile(0.5),
@@ -147,6 +161,7 @@ impl Counts {
         self.past.extend(over);
         self.current.clear();
         self.current_errors = 0;
+        self.current_refused = 0;
         self.step = step;
         let first = step.saturating_sub(POINTS as u64 - 1);
         while self.past.front().is_some_and(|point| point.step < first) {
@@ -159,6 +174,7 @@ impl Counts {
             step: self.step,
             count: self.current.count(),
             errors: self.current_errors,
+            refused: self.current_refused,
             p50: self.current.quantile(0.5)?,
             p99: self.current.quantile(0.99)?,
         })
@@ -174,17 +190,18 @@ mod tests {
         let metrics = SuiteMetrics::new("x", "x", &Arc::default());
         assert_eq!(metrics.figures(7), MetricFigures::default());
         for step in 0..1000 {
-            metrics.add(Duration::from_millis(step), step % 2 == 0, step);
+            let result = CountedResult { failed: step % 2 == 0, refused: step % 2 == 1 };
+            metrics.add(Duration::from_millis(step), result, step);
             if step % 3 == 0 {
-                metrics.add(Duration::from_millis(1), false, step);
+                metrics.add(Duration::from_millis(1), CountedResult::default(), step);
             }
         }
         let figures = metrics.figures(999);
-        assert_eq!((figures.total, figures.errors), (1000 + 334, 500));
+        assert_eq!((figures.total, figures.errors, figures.refused), (1000 + 334, 500, 500));
         assert_eq!(figures.points.len(), POINTS);
         assert_eq!(
-            figures.points.last().map(|point| (point.step, point.count, point.errors)),
-            Some((999, 2, 0))
+            figures.points.last().map(|point| (point.step, point.count, point.errors, point.refused)),
+            Some((999, 2, 0, 1))
         );
         assert_eq!(figures.points[0].step, 940);
         // Steps pass without calls.

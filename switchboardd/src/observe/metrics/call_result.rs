@@ -1,7 +1,7 @@
 //! What came of a call, in one word. Pure.
 
-use crate::observe::metrics::failure_kind::FailureKind;
-use crate::observe::metrics::{ReplyKind, outcome};
+use super::failure_kind::FailureKind;
+use super::{ReplyKind, outcome};
 
 /// What came of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +98,16 @@ impl CallResult {
         }
     }
 
+    /// Whether nothing went wrong at the server: the call was not sent, or the server says that the call itself is wrong.
+    /// Mistakes of a model and decisions of the user say nothing about a server.
+    pub fn is_refusal(self, error: Option<&'static str>) -> bool {
+        match self {
+            Self::Refused | Self::Held | Self::Declined => true,
+            Self::Error => matches!(error, Some("-32601" | "-32602")),
+            _ => false,
+        }
+    }
+
     /// The word in the record.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -120,6 +130,25 @@ impl CallResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_no_failure_of_the_server() {
+        for (reply, error, refused) in [
+            (ReplyKind::Answer, None, false),
+            (ReplyKind::Answer, Some("tool_error"), false),
+            (ReplyKind::Answer, Some("-32603"), false),
+            (ReplyKind::Answer, Some("-32602"), true),
+            (ReplyKind::Answer, Some("unknown_method"), true),
+            (ReplyKind::Answer, Some("held"), true),
+            (ReplyKind::Refusal(FailureKind::InvalidCall), Some("tool_error"), true),
+            (ReplyKind::Answer, Some("not_confirmed"), true),
+            (ReplyKind::Answer, Some("child_exited"), false),
+            (ReplyKind::Answer, Some("misconfigured"), false),
+        ] {
+            let of = CallResult::of(reply, error, false).0;
+            assert_eq!(of.is_refusal(error), refused, "{reply:?} {error:?}");
+        }
+    }
 
     #[test]
     fn every_end_of_a_call_has_its_word() {
