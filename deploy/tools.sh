@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # For the scripts of this folder; sourced. What they need beyond Rust, by name and version, and what all of them share.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

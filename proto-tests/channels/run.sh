@@ -2,7 +2,7 @@
 # usage: run.sh BIN_DIR
 #
 # What people install, from the programs in BIN_DIR as if they were a release: the version in every channel, `install.sh`
-# and the npm packages from a server on loopback into an empty HOME, and the workflows. What takes minutes (real targets, RPM,
+# and the npm packages from a server on loopback into an empty HOME. What takes minutes (real targets, RPM,
 # images, other channels) is in .ci/platforms. Without Python it says so and ends well, except where CI is set.
 set -euo pipefail
 
@@ -136,12 +136,4 @@ else
     echo "skipped: npm is missing"
 fi
 
-if command -v actionlint >/dev/null; then
-    actionlint "$source"/.github/workflows/*.yml || fail "actionlint"
-    ok "actionlint"
-fi
-if command -v shellcheck >/dev/null; then
-    (cd "$source" && shellcheck -x deploy/{build.sh,build-targets,dist,extras,install.sh,notices,package-tree,smoke-test} deploy/*/*.sh) || fail "shellcheck"
-    ok "shellcheck"
-fi
 echo "channels: all is well"
