@@ -42,6 +42,14 @@ export PACK_LEVEL=1 PACKAGES=none NOTICES=$work/notices DEBUG_PROGRAMS=1
 "$source/deploy/check-versions" "$work/dist" || fail "versions differ"
 ok "archives, packages and recipes of one version"
 
+# The bundle for Claude Desktop, by the tool that packs bundles.
+if command -v npx >/dev/null; then
+    mkdir "$work/bundle"
+    python3 -m zipfile -e "$work"/dist/*-aarch64-apple-darwin.mcpb "$work/bundle"
+    npx --yes @anthropic-ai/mcpb@2.1.2 validate "$work/bundle/manifest.json" >"$work/said" 2>&1 || fail "mcpb: $(cat "$work/said")"
+    ok "the bundle for Claude Desktop is valid"
+fi
+
 # The check itself: it finds a version that somebody forgot, an entry that the registry refuses, and a link that adds
 # something else or is not the one of the docs.
 finds() { # FILE EDIT MESSAGE
