@@ -1,8 +1,11 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # For the scripts of this folder; sourced. What they need beyond Rust, by name and version, and what all of them share.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target_dir=${CARGO_TARGET_DIR:-$root/target}
+
+# What the tools of all clones of a user share.
+ci_cache=${SWITCHBOARD_CI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/switchboard-ci}
 
 programs=(switchboard switchboardd switchboard-ctl switchboard-guard)
 linux_targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu)
@@ -18,6 +21,11 @@ cargo_deny="cargo-deny@0.20.2"
 die() {
     echo "${0##*/}: $*" >&2
     exit 1
+}
+
+# For what a registry gives: a refusal may be a passing one.
+retried() {
+    "$@" || { sleep 5 && "$@"; } || { sleep 20 && "$@"; }
 }
 
 # The one place of the version.

@@ -2,7 +2,7 @@
 # usage: run.sh BIN_DIR
 #
 # What people install, from the programs in BIN_DIR as if they were a release: the version in every channel, `install.sh`
-# and the npm packages from a server on loopback into an empty HOME, and the workflows. What takes minutes (real targets, RPM,
+# and the npm packages from a server on loopback into an empty HOME. What takes minutes (real targets, RPM,
 # images, other channels) is in .ci/platforms. Without Python it says so and ends well, except where CI is set.
 set -euo pipefail
 
@@ -42,12 +42,32 @@ export PACK_LEVEL=1 PACKAGES=none NOTICES=$work/notices DEBUG_PROGRAMS=1
 "$source/deploy/check-versions" "$work/dist" || fail "versions differ"
 ok "archives, packages and recipes of one version"
 
-# The check itself: a version that somebody forgot is found.
-cp -lR "$work/dist" "$work/forgotten"
-rm "$work/forgotten/channels/server.json"
-sed 's/"version": "[^"]*"/"version": "99.0.0"/' "$work/dist/channels/server.json" >"$work/forgotten/channels/server.json"
-if "$source/deploy/check-versions" "$work/forgotten" 2>/dev/null; then fail "a wrong version in server.json was not found"; fi
+# The bundle for Claude Desktop, by the tool that packs bundles.
+if command -v npx >/dev/null; then
+    mkdir "$work/bundle"
+    python3 -m zipfile -e "$work"/dist/*-aarch64-apple-darwin.mcpb "$work/bundle"
+    npx --yes @anthropic-ai/mcpb@2.1.2 validate "$work/bundle/manifest.json" >"$work/said" 2>&1 || fail "mcpb: $(cat "$work/said")"
+    ok "the bundle for Claude Desktop is valid"
+fi
+
+# The check itself: it finds a version that somebody forgot, an entry that the registry refuses, and a link that adds
+# something else or is not the one of the docs.
+finds() { # FILE EDIT MESSAGE
+    rm -rf "$work/forgotten"
+    cp -lR "$work/dist" "$work/forgotten"
+    rm "$work/forgotten/channels/$1"
+    sed "$2" "$work/dist/channels/$1" >"$work/forgotten/channels/$1"
+    if "$source/deploy/check-versions" "$work/forgotten" 2>"$work/said"; then fail "$1 after $2: nothing was found"; fi
+    grep -q "$3" "$work/said" || fail "$1 after $2: $(cat "$work/said")"
+}
+finds server.json 's/"version": "[^"]*"/"version": "99.0.0"/' "server.json: '99.0.0'"
+finds server.json 's/"description": "/&a sentence that is much too long for this place, /' 'description of 1 to 100 characters'
+finds server.json 's/"mcpb"/"dxt"/' 'kind'
+finds links.md 's/name=switchboard/name=other/' "links.md: Add to Cursor: ('other'"
+finds links.md 's/switchboard-mcp\/switchboard/switchboard-mcp\/another/' 'another'
+finds links.md 's/vscode.dev/vscode.example/' 'docs/editors.md: links'
 rm -rf "$work/forgotten"
+ok "a wrong version, entry or link is found"
 
 python3 "$here/server.py" "$work/dist" >"$work/address" &
 server=$!
@@ -136,12 +156,4 @@ else
     echo "skipped: npm is missing"
 fi
 
-if command -v actionlint >/dev/null; then
-    actionlint "$source"/.github/workflows/*.yml || fail "actionlint"
-    ok "actionlint"
-fi
-if command -v shellcheck >/dev/null; then
-    (cd "$source" && shellcheck -x deploy/{build.sh,build-targets,dist,extras,install.sh,notices,package-tree,smoke-test} deploy/*/*.sh) || fail "shellcheck"
-    ok "shellcheck"
-fi
 echo "channels: all is well"

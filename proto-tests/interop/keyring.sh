@@ -3,6 +3,7 @@
 #
 # Secrets in a real keyring: gnome-keyring on a D-Bus and in a HOME of its own. Debian packages that are missing are
 # installed where we are root; where they cannot be had it says so and ends well, except where CI is set.
+# shellcheck disable=SC2016 # the programs put names in backticks
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -86,6 +87,7 @@ asks() {
     exec 3>&-
 }
 expect() {
+    # shellcheck disable=SC2254 # a pattern
     case $2 in
     $1) echo "ok: $3" ;;
     *) fail "$3: $2" ;;

@@ -74,6 +74,7 @@ echo "{\"name\":\"k\",\"command\":{\"cmd\":\"$bin/evil-child\",\"args\":[\"echo\
 cd "$HOME"
 
 expect() {
+    # shellcheck disable=SC2254 # a pattern
     case $2 in
     $1) echo "ok: $3" ;;
     *) fail "$3: $2" ;;
@@ -232,7 +233,7 @@ expect "0 switchboardd restarted (pid $(main_pid))" "$said" "restart leaves it t
 
 touch .config/systemd/user/mine.service
 expect '0 *removed*' "$(says switchboard service remove)" "it is removed"
-expect 'mine.service' "$(ls -R .config/systemd/user | grep -v -e : -e '^$')" "with all its files, and no other"
+expect 'mine.service' "$(find .config/systemd/user -mindepth 1 -printf '%f\n')" "with all its files, and no other"
 expect 'not-found' "$(property LoadState switchboardd.service)" "systemd has forgotten it"
 await "the shim to start its own" works
 expect '0 *there is no service to remove*' "$(says switchboard service remove)" "nothing is removed twice"

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # For the steps of `cargo verify` that need more than Rust; sourced. `me` is the step's name.
 
 fail() {
