@@ -19,7 +19,7 @@ const open = () => el("code", {}, "switchboard open");
 const NOTICES = {
   [WHY.none]: () => ["These are names and states only. ", open(), " in a terminal opens this page with everything on it."],
   [WHY.used]: () => ["This address was used already, or is older than 30 s. Type ", open(), " once more."],
-  [WHY.void]: () => ["switchboardd was started anew, or let this page in too long ago. Type ", open(), " to see everything again."],
+  [WHY.void]: () => ["switchboardd was restarted, or let this page in too long ago. Type ", open(), " to see everything again."],
   [WHY.closed]: () => ["Nothing is shown to those who come without a code. Type ", open(), " in a terminal."],
 };
 
