@@ -58,7 +58,7 @@ fn a_call_takes_key_value_words_and_the_schema_gives_them_types() {
         (&["strict", "need=x", "need=y"], "`need` is given twice"),
         (&["echo", "a:=x"], "`a:=` needs JSON"),
         (&["echo", "a=1", "word"], "`word` is neither `key=value`"),
-        (&["echo", "a=@/nonexistent"], "`a`: `/nonexistent` cannot be read"),
+        (&["echo", "a=@/nonexistent"], "reads a file: `/nonexistent` cannot be read"),
     ] {
         let output = home.command(&[&["call", "kid"], words].concat());
         assert_eq!(output.status.code(), Some(2), "{words:?}: {output:?}");

@@ -261,9 +261,9 @@ fn secrets_are_stored_privately_and_never_shown() {
     }
     let kept = said(&home, &["secret", "ls"], 0);
     for name in [
-        "GITHUB_GITHUB_PERSONAL_ACCESS_TOKEN",
+        "MCP_GITHUB_PERSONAL_ACCESS_TOKEN",
         "DOCS_TOKEN",
-        "FIGMA_X_FIGMA_TOKEN",
+        "MCP_X_FIGMA_TOKEN",
         "NOTES_API_KEY",
         "REMOTE_TOKEN",
     ] {
@@ -842,8 +842,7 @@ fn only_the_selected_hosts_are_set_up() {
     let shim = shim(&home, "bin");
     let told = said(&home, &["setup", "--yes", "--shim", &shim, "--host", "continue"], 1);
     assert!(
-        told.contains("would take the place of `config.json`")
-            && !home.path().join(".continue/config.yaml").exists()
+        told.contains("would replace `config.json`") && !home.path().join(".continue/config.yaml").exists()
     );
 }
 

@@ -90,8 +90,12 @@ const WORDS: &[(&str, &str)] = &[
 const USER_WORDS: &[(&str, &str)] = &[("subtool", "tool"), ("subtools", "tools")];
 
 /// Texts that use such a word with reason: a part of each, and why.
-const EXCEPTIONS: &[(&str, &str)] =
-    &[("--child", "the flag, which scripts use"), ("`child`", "a key of the JSON that is a contract")];
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("--child", "the flag, which scripts use"),
+    ("`child`", "a key of the JSON that is a contract"),
+    ("children, less the", "rewritten with the savings of the page"),
+    ("daemon {}, children {}", "rewritten with the savings of the page"),
+];
 
 struct Message {
     reader: Reader,
@@ -187,7 +191,17 @@ fn page_files(folder: &Path) -> Vec<PathBuf> {
 /// The strings of a script; `${…}` becomes `{}`.
 fn of_script(script: &str) -> Vec<String> {
     let (mut found, mut rest) = (Vec::new(), script);
+    // The last character that is no space: behind a value, `/` divides.
+    let mut last = '(';
     while let Some(first) = rest.chars().next() {
+        if first == '/' && "(,=:[!&|?{};".contains(last) && !rest.starts_with("//") && !rest.starts_with("/*")
+        {
+            rest = &rest[1 + of_string(&rest[1..], '/').1..];
+            continue;
+        }
+        if !first.is_whitespace() {
+            last = first;
+        }
         if rest.starts_with("//") {
             rest = &rest[rest.find('\n').unwrap_or(rest.len())..];
         } else if rest.starts_with("/*") {

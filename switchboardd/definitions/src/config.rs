@@ -563,7 +563,7 @@ mod tests {
         assert!(parse(r#"{"suites": {"a": {"validate": false}}, "timeouts": {"rpcMs": 5}}"#).is_ok());
         for key in ["http", "budget", "trust", "watch"] {
             let problems = parse(&format!(r#"{{"{key}": {{}}}}"#)).unwrap_err();
-            assert!(problems[0].message.contains("only in the personal config"), "{}", problems[0]);
+            assert!(problems[0].message.contains("for the personal config only"), "{}", problems[0]);
         }
     }
 

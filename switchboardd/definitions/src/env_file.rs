@@ -191,9 +191,9 @@ mod tests {
         for (text, line, part) in [
             ("A=1\n\nhunter2", 3, "no `=`"),
             ("hunter2\nA=1", 1, "no `=`"),
-            ("1A=hunter2", 1, "no name"),
-            ("=hunter2", 1, "no name"),
-            ("A hunter2=1", 1, "no name"),
+            ("1A=hunter2", 1, "not a valid name"),
+            ("=hunter2", 1, "not a valid name"),
+            ("A hunter2=1", 1, "not a valid name"),
             ("A=\"x\ny\"\n#\nB=\"hunter2\n\n", 4, "`B` is never closed"),
             ("A='hunter2", 1, "`A` is never closed"),
             ("A=\"hunter2\\", 1, "`A` is never closed"),

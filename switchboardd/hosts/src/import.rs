@@ -377,11 +377,11 @@ fn variable_name(name: &str) -> String {
 /// the variable: every other server that uses that name would get the value.
 fn secret_name(server: &str, name: &str) -> String {
     let name = variable_name(name);
-    let first = |text: &str| text.split('_').next().unwrap_or_default().to_owned();
-    match first(&name) {
-        word if word != first(server) => format!("{server}_{name}"),
-        word if word == "MCP" => format!("SECRET_{name}"),
-        _ => format!("MCP_{name}"),
+    let first = server.split('_').next().unwrap_or_default();
+    match name.split('_').any(|word| word == first) {
+        false => format!("{server}_{name}"),
+        true if first == "MCP" => format!("SECRET_{name}"),
+        true => format!("MCP_{name}"),
     }
 }
 
@@ -492,6 +492,7 @@ mod tests {
         for (server, name, expect) in [
             ("BRAVE_SEARCH", "BRAVE_API_KEY", "MCP_BRAVE_API_KEY"),
             ("CONTEXT7", "CONTEXT7_API_KEY", "MCP_CONTEXT7_API_KEY"),
+            ("FIGMA", "X-Figma-Token", "MCP_X_FIGMA_TOKEN"),
             ("GITHUB", "TOKEN", "GITHUB_TOKEN"),
             ("NOTES", "--api-key", "NOTES_API_KEY"),
             ("MCP_X", "MCP_X_KEY", "SECRET_MCP_X_KEY"),

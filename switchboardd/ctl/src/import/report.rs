@@ -8,24 +8,34 @@ use crate::output::{Paint, Tone, count, say};
 
 /// All of them, and how many there are of each kind.
 pub(super) fn print_all(results: &[ImportResult], would: bool) {
-    let new: Vec<&str> = results
-        .iter()
-        .filter(|result| result.is_taken())
-        .filter_map(|result| result.outcome.name())
-        .collect();
+    let new = new_names(results);
     results.iter().for_each(|result| print(result, &new, would));
     if !results.is_empty() {
         say!("{}", total(results, would));
     }
 }
 
+/// The names of the servers that are imported now.
+fn new_names(results: &[ImportResult]) -> Vec<&str> {
+    results.iter().filter(|result| result.is_taken()).filter_map(|result| result.outcome.name()).collect()
+}
+
 pub(super) fn total(results: &[ImportResult], would: bool) -> String {
     let taken = results.iter().filter(|result| result.is_taken()).count();
     let left = results.iter().filter(|result| result.outcome.name().is_none()).count();
-    let there = results.len() - taken - left;
+    let new = new_names(results);
+    let is_double = |result: &&ImportResult| {
+        !result.is_taken() && result.outcome.name().is_some_and(|name| new.contains(&name))
+    };
+    let doubles = results.iter().filter(is_double).count();
+    let there = results.len() - taken - left - doubles;
     let be = if would { "would be " } else { "" };
-    let mut parts = vec![format!("{} {be}taken", count(taken, "server"))];
-    parts.extend((there > 0).then(|| count(there, "duplicate")));
+    let mut parts = vec![match taken {
+        0 => "no new servers".to_owned(),
+        _ => format!("{} {be}taken", count(taken, "server")),
+    }];
+    parts.extend((doubles > 0).then(|| count(doubles, "duplicate")));
+    parts.extend((there > 0).then(|| format!("{there} already there")));
     parts.extend((left > 0).then(|| format!("{left} {be}left out")));
     parts.join(", ")
 }

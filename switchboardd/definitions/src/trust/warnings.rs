@@ -313,7 +313,7 @@ mod tests {
         check(&["/v/../w/run"], &[], "a file of the workspace");
         check(&["../bin/run"], &[], "");
         check(&["x", "a\u{202e}b"], &[], "cannot be seen");
-        check(&["docker", "run", "--privileged", "x"], &[], "the run of this machine");
+        check(&["docker", "run", "--privileged", "x"], &[], "full access to this machine");
         check(&["docker", "run", "--cidfile", "x.cid", "x"], &[], "");
         check(&["docker", "run", "--cidfile=/w/x.cid", "x"], &[], "");
         check(&["docker", "run", "--cidfile", "../.ssh/authorized_keys", "x"], &[], "`--cidfile`");
