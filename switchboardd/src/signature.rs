@@ -451,8 +451,8 @@ mod tests {
                 let values: Vec<String> = (0..count).map(|n| format!("v{n:03}")).collect();
                 // As many as fit into 1,000 bytes.
                 let text: Vec<String> =
-                    values.iter().take(143).map(|value| quoted(value).to_string()).collect();
-                (json!({"enum": values}), format!("{}|…{} more", text.join("|"), count - 143))
+                    values.iter().take(144).map(|value| quoted(value).to_string()).collect();
+                (json!({"enum": values}), format!("{}|…{} more", text.join("|"), count - 144))
             }),
         ]
     }

@@ -13,13 +13,16 @@ use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::Members;
 
 use super::obstacle::{self, HELD_TEXT, PROGRAM_HELD_TEXT};
-use super::{Suite, SuitePart, own_words, purpose, summary};
+use super::purpose::{self, OwnPurpose, words};
+use super::{Suite, SuitePart, own_words, summary};
 use crate::child::Tool;
 use crate::child::value_resolver::NotLaunchable;
 use crate::pool::PoolError;
 use crate::pool::manifest::Manifest;
 
 const ACTIONS: &str = "Actions: 'introspect' | 'call'";
+/// How much of the user's description of a definition is shown.
+const MAX_USER_CHARS: usize = 400;
 /// The longest summary of a subtool in a description.
 const MAX_TOOL_SUMMARY: usize = 90;
 /// How long a search hint is. No model reads it.
@@ -28,10 +31,6 @@ const MAX_HINT_CHARS: usize = 400;
 const MAX_HINT_TOOLS: usize = 64;
 /// From how many subtools the shown ones are chosen: each choice looks at all of them.
 const MAX_CHOICES: usize = 200;
-/// Words that many subtools have in their names, and that say little about one.
-const COMMON_WORDS: [&str; 13] =
-    ["get", "list", "set", "a", "an", "the", "to", "of", "by", "with", "and", "or", "for"];
-
 /// What is known about a server without asking it.
 #[derive(Debug, Clone, Default)]
 pub struct SuiteFacts {
@@ -131,6 +130,38 @@ impl Suite {
     pub(super) fn described_tools<'f>(&self, facts: &'f SuiteFacts) -> Vec<&'f Tool> {
         let tools = facts.manifest.iter().flat_map(|manifest| &manifest.tools.tools);
         tools.filter(|tool| self.shows(&tool.name)).collect()
+    }
+
+    /// A sentence: the user's own words, else the server's, else its name.
+    fn purpose(&self, facts: &SuiteFacts) -> String {
+        let name = &self.definition.name;
+        if let Some(given) = &self.definition.description {
+            let given = summary::summary(given, MAX_USER_CHARS);
+            return format!("Use this tool for {}.", given.trim_end_matches('.'));
+        }
+        let manifest = facts.manifest.as_ref().filter(|_| self.describe == Describe::Full);
+        let said = manifest.and_then(|manifest| {
+            purpose::own_purpose(&manifest.server_info, name, self.describe_max_chars.div_ceil(2).min(160))
+        });
+        match said {
+            Some(OwnPurpose::Sentence(text)) if text.ends_with(['…', '!', '?']) => text,
+            Some(OwnPurpose::Sentence(text)) => format!("{text}."),
+            Some(OwnPurpose::Title(text)) => format!("Use this tool for {text}."),
+            None => {
+                let name = summary::summary(name, 100);
+                let shared = manifest.and_then(|_| {
+                    let tools = self.described_tools(facts);
+                    purpose::shared_phrase(&tools).or_else(|| purpose::topics(&tools, &name))
+                });
+                match shared {
+                    Some(phrase) if phrase.to_lowercase().contains(&name.to_lowercase()) => {
+                        format!("Use this tool for {phrase}.")
+                    }
+                    Some(phrase) => format!("Use this tool for {name} ({phrase})."),
+                    None => format!("Use this tool for {}.", name.trim_end_matches('.')),
+                }
+            }
+        }
     }
 
     /// What its server says about its use, as one line.
@@ -267,26 +298,6 @@ fn choose(names: &[&str], room: usize) -> Vec<usize> {
     }
     chosen.sort_unstable();
     chosen
-}
-
-/// The words of a name, in lower case, without those that say little and without a plural's `s`.
-pub(super) fn words(name: &str) -> impl Iterator<Item = String> {
-    let mut parts = vec![String::new()];
-    let mut was_lower = false;
-    for c in name.chars() {
-        if !c.is_alphanumeric() || (c.is_uppercase() && was_lower) {
-            parts.push(String::new());
-        }
-        if c.is_alphanumeric() {
-            parts.last_mut().into_iter().for_each(|part| part.extend(c.to_lowercase()));
-        }
-        was_lower = c.is_lowercase();
-    }
-    let stem = |word: String| match word.strip_suffix('s') {
-        Some(stem) if stem.len() > 2 && !stem.ends_with('s') => stem.to_owned(),
-        _ => word,
-    };
-    parts.into_iter().filter(|word| !word.is_empty() && !COMMON_WORDS.contains(&word.as_str())).map(stem)
 }
 
 /// The words of subtools' names that are not in `text`, then those of what they say, for hosts that search.

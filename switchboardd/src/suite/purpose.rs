@@ -1,18 +1,13 @@
-//! What a suite is for, in one sentence: the user's own words, else the server's, else what its tools have in common.
-//! Pure.
+//! What a server is for: in its own words, or by what its tools have in common. Pure.
 
 use std::collections::{HashMap, HashSet};
 
-use switchboard_definitions::config::Describe;
 use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 
-use super::description::SuiteFacts;
-use super::{Suite, description, own_words, summary};
+use super::own_words;
 use crate::child::{ServerInfo, Tool};
 
-/// How much of the user's description of a definition is shown.
-const MAX_USER_CHARS: usize = 400;
 /// How many subtools are compared for what they have in common.
 const MAX_COMPARED_TOOLS: usize = 32;
 /// How much of what a subtool says is compared, in characters.
@@ -20,6 +15,9 @@ const MAX_COMPARED_CHARS: usize = 90;
 /// How many words are shown that several subtools share, and which part of the subtools must have one.
 const MAX_TOPICS: usize = 3;
 const TOPIC_PART: usize = 8;
+/// Words that many subtools have in their names, and that say little about one.
+const COMMON_WORDS: [&str; 13] =
+    ["get", "list", "set", "a", "an", "the", "to", "of", "by", "with", "and", "or", "for"];
 /// Words that tools of all servers say of themselves. A pair with one of them does not say what a server is for.
 const GENERIC_WORDS: &str = " able about across action actions additional after allow allowed allows already always amount another \
     argument arguments array available based basic before below between boolean called caller calls check contain contained \
@@ -29,43 +27,9 @@ const GENERIC_WORDS: &str = " able about across action actions additional after 
     matching metadata method more multiple names needed number object objects operation operations optional optionally other \
     output outputs parameter parameters particular perform performs possible previous properties property provide provided \
     provides query request requests required requires response responses result results retrieve retrieves return returned \
-    returning returns schema search server servers should shown single single some specific specified specify status string \
+    returning returns schema search server servers should shown single some specific specified specify status string \
     support supported supports their there these things this those through together tools type types under unique update \
     updates using value values various version which while whole within without ";
-
-impl Suite {
-    /// A sentence: the user's own words, else the server's, else its name.
-    pub(super) fn purpose(&self, facts: &SuiteFacts) -> String {
-        let name = &self.definition.name;
-        if let Some(given) = &self.definition.description {
-            let given = summary::summary(given, MAX_USER_CHARS);
-            return format!("Use this tool for {}.", given.trim_end_matches('.'));
-        }
-        let manifest = facts.manifest.as_ref().filter(|_| self.describe == Describe::Full);
-        let said = manifest.and_then(|manifest| {
-            own_purpose(&manifest.server_info, name, self.describe_max_chars.div_ceil(2).min(160))
-        });
-        match said {
-            Some(OwnPurpose::Sentence(text)) if text.ends_with(['…', '!', '?']) => text,
-            Some(OwnPurpose::Sentence(text)) => format!("{text}."),
-            Some(OwnPurpose::Title(text)) => format!("Use this tool for {text}."),
-            None => {
-                let name = summary::summary(name, 100);
-                let shared = manifest.and_then(|_| {
-                    let tools = self.described_tools(facts);
-                    shared_phrase(&tools).or_else(|| topics(&tools, &name))
-                });
-                match shared {
-                    Some(phrase) if phrase.to_lowercase().contains(&name.to_lowercase()) => {
-                        format!("Use this tool for {phrase}.")
-                    }
-                    Some(phrase) => format!("Use this tool for {name} ({phrase})."),
-                    None => format!("Use this tool for {}.", name.trim_end_matches('.')),
-                }
-            }
-        }
-    }
-}
 
 /// Whether a word says nothing about one server.
 pub(super) fn is_generic(word: &str) -> bool {
@@ -73,7 +37,7 @@ pub(super) fn is_generic(word: &str) -> bool {
 }
 
 /// Two words that stand side by side in what more than half of the tools say of themselves, such as `knowledge graph`.
-fn shared_phrase(tools: &[&Tool]) -> Option<String> {
+pub(super) fn shared_phrase(tools: &[&Tool]) -> Option<String> {
     let tools = &tools[..tools.len().min(MAX_COMPARED_TOOLS)];
     if tools.len() < 3 {
         return None;
@@ -103,10 +67,10 @@ fn shared_phrase(tools: &[&Tool]) -> Option<String> {
 }
 
 /// The words that most of what the tools say has in common, and neither their names nor `name` has.
-fn topics(tools: &[&Tool], name: &str) -> Option<String> {
+pub(super) fn topics(tools: &[&Tool], name: &str) -> Option<String> {
     let tools = &tools[..tools.len().min(MAX_COMPARED_TOOLS)];
-    let named = tools.iter().flat_map(|tool| description::words(&tool.name));
-    let known: HashSet<String> = named.chain(description::words(name)).collect();
+    let named = tools.iter().flat_map(|tool| words(&tool.name));
+    let known: HashSet<String> = named.chain(words(name)).collect();
     let said = said_words(tools).into_iter().filter(|word| !known.contains(&word.stem));
     // A word that ends so is rarely what a tool is about.
     let said = said.filter(|word| !["ing", "ed", "ly"].iter().any(|end| word.word.ends_with(end)));
@@ -140,7 +104,7 @@ pub(super) fn said_words(tools: &[&Tool]) -> Vec<SaidWord> {
             if word.chars().count() < 4 || is_generic(&word) || !word.chars().all(char::is_alphabetic) {
                 continue;
             }
-            let Some(stem) = description::words(&word).next().filter(|stem| !is_generic(stem)) else {
+            let Some(stem) = words(&word).next().filter(|stem| !is_generic(stem)) else {
                 continue;
             };
             if !seen.insert(stem.clone()) {
@@ -160,13 +124,13 @@ pub(super) fn said_words(tools: &[&Tool]) -> Vec<SaidWord> {
     all
 }
 
-enum OwnPurpose {
+pub(super) enum OwnPurpose {
     Sentence(String),
     Title(String),
 }
 
 /// What a server is for, in its own words, if they say more than `name`.
-fn own_purpose(info: &ServerInfo, name: &str, most: usize) -> Option<OwnPurpose> {
+pub(super) fn own_purpose(info: &ServerInfo, name: &str, most: usize) -> Option<OwnPurpose> {
     let server = Members::of(&*info.server)?;
     let sentence = |text: &str| own_words::first_sentence(text, most).map(OwnPurpose::Sentence);
     let title = |key: &str| {
@@ -179,4 +143,24 @@ fn own_purpose(info: &ServerInfo, name: &str, most: usize) -> Option<OwnPurpose>
         .or_else(|| title("title"))
         .or_else(|| instructions().and_then(|text| sentence(&text)))
         .or_else(|| title("name"))
+}
+
+/// The words of a name, in lower case, without those that say little and without a plural's `s`.
+pub(super) fn words(name: &str) -> impl Iterator<Item = String> {
+    let mut parts = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && was_lower) {
+            parts.push(String::new());
+        }
+        if c.is_alphanumeric() {
+            parts.last_mut().into_iter().for_each(|part| part.extend(c.to_lowercase()));
+        }
+        was_lower = c.is_lowercase();
+    }
+    let stem = |word: String| match word.strip_suffix('s') {
+        Some(stem) if stem.len() > 2 && !stem.ends_with('s') => stem.to_owned(),
+        _ => word,
+    };
+    parts.into_iter().filter(|word| !word.is_empty() && !COMMON_WORDS.contains(&word.as_str())).map(stem)
 }
