@@ -232,4 +232,6 @@ impl Calls {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
