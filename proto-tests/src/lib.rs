@@ -30,6 +30,8 @@ pub mod http;
 pub mod markdown;
 pub mod procs;
 pub mod project;
+pub mod proof;
+pub mod proofs;
 pub mod scripted_server;
 pub mod shim;
 pub mod streamable;

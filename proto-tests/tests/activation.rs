@@ -18,6 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use proto_tests::activator::{Activator, Manager, install, installed, start_with_sockets, tcp};
+use proto_tests::proof::counted;
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::streamable::{ModernHost, with_meta};
 use proto_tests::wait::until_true;
@@ -348,6 +349,8 @@ fn restarts_and_upgrades_under_load_lose_nothing_and_run_nothing_twice() {
         }
     }
     assert_eq!(seen.len() as u64, SHIMS * CALLS);
+    counted("R5", "calls through restarts and upgrades", SHIMS * CALLS);
+    counted("R5", "restarts", starts);
 }
 
 #[test]

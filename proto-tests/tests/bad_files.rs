@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use proto_tests::proof::measured_ms;
 use proto_tests::wait::{until, until_true};
 use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
@@ -91,6 +92,7 @@ fn place(home: &Home, name: &str) -> PathBuf {
 fn problems(daemon: &DaemonProcess) -> Vec<String> {
     let start = Instant::now();
     let status = daemon.status();
+    measured_ms("S4", "status of a daemon with all of them", start.elapsed());
     assert!(start.elapsed() < BOUND, "the status took {:?}", start.elapsed());
     serde_json::from_value(status["problems"].clone()).unwrap()
 }
@@ -103,6 +105,7 @@ fn each_bad_file_is_checked_quickly() {
         (bad.make)(&file);
         let start = Instant::now();
         let output = home.command(&["check", file.to_str().unwrap()]);
+        measured_ms("S4", "`check` of one bad file", start.elapsed());
         assert!(start.elapsed() < BOUND, "{}: {:?}", bad.name, start.elapsed());
         assert_eq!(output.status.code(), Some(1), "{}: {output:?}", bad.name);
         let said = String::from_utf8(output.stdout).unwrap();

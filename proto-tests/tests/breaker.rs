@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use proto_tests::proof::{counted, measured, measured_ms};
 use proto_tests::shim::kind_of;
 use proto_tests::wait::{until, until_true};
 use proto_tests::{Home, Shim, TEST_TIMEOUT, procs};
@@ -33,6 +34,7 @@ fn a_crashing_child_is_restarted_rarely_and_its_calls_fail_fast() {
     shim.call("well", "echo", "{}");
     let begin = Instant::now();
     let (mut resting, mut slow) = (0_u32, 0_u32);
+    let mut from_memory = Vec::new();
     while begin.elapsed() < Duration::from_secs(12) {
         let asked = Instant::now();
         let answer = shim.call("k", "echo", "{}");
@@ -41,6 +43,7 @@ fn a_crashing_child_is_restarted_rarely_and_its_calls_fail_fast() {
         assert!(answer.contains("status 1"), "no exit status in {answer}");
         if kind_of(&answer).as_deref() == Some("child_resting") {
             resting += 1;
+            from_memory.push(took);
             slow += u32::from(took > FROM_MEMORY);
         } else {
             assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
@@ -49,6 +52,11 @@ fn a_crashing_child_is_restarted_rarely_and_its_calls_fail_fast() {
     }
     // Pauses of 0.2, 0.4, 0.8 and 1.6 s, then the circuit opens for 30 s.
     let starts = daemon.starts("k");
+    from_memory.sort();
+    measured_ms("R18", "p50 of answers while it rests", from_memory[from_memory.len() / 2]);
+    measured_ms("R18", "p99 of answers while it rests", from_memory[from_memory.len() * 99 / 100]);
+    // More than in any other minute: the pauses are shortest at the beginning.
+    measured("R18", "starts in the first 12 s", f64::from(u32::try_from(starts).unwrap()));
     assert!((5..=7).contains(&starts), "{starts} starts in 12 s");
     assert!(resting > 20, "{resting}");
     // A busy machine may delay a few of the answers, but not all of them.
@@ -167,7 +175,7 @@ fn all_64_calls_in_flight_are_answered_when_their_child_is_killed() {
     home.child_with("k", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
     let daemon = home.daemon();
     let mut shims: Vec<Shim> = (0..8).map(|_| home.shim()).collect();
-    let (mut told, mut served) = (Vec::new(), Vec::new());
+    let (mut told, mut all_told, mut served) = (Vec::new(), Vec::new(), Vec::new());
     let mut calls = 0_u64;
     for round in 0..rounds() {
         let pid = shims[0].pid_of("k");
@@ -195,13 +203,18 @@ fn all_64_calls_in_flight_are_answered_when_their_child_is_killed() {
                 assert!(answer.contains("signal 9"), "{answer}");
             }
         }
+        all_told.push(killed.elapsed());
         assert!(is_ok(&shims[1].call("k", "echo", "{}")), "round {round}");
         served.push(killed.elapsed());
     }
     told.sort();
     served.sort();
     let p99 = |times: &[Duration]| times[(times.len() * 99 / 100).min(times.len() - 1)];
-    eprintln!("{} answers, p99 {:?}; serving again p99 {:?}", told.len(), p99(&told), p99(&served));
+    all_told.sort();
+    counted("R1", "calls answered after a kill", told.len() as u64);
+    measured_ms("R1", "p99 of answers", p99(&told));
+    measured_ms("R1", "p99 of the last caller", p99(&all_told));
+    measured_ms("R1", "p99 until served again", p99(&served));
     assert_eq!(told.len(), 64 * usize::try_from(rounds()).unwrap());
     assert!(p99(&told) < Duration::from_secs(1), "promised are 100 ms: {:?}", p99(&told));
     assert!(p99(&served) < Duration::from_secs(3), "promised are 250 ms and its start: {:?}", p99(&served));
@@ -229,12 +242,25 @@ fn a_stopped_child_times_out_its_own_callers_only() {
     let (mut shim, mut other) = (home.shim(), home.shim());
     let pid = shim.pid_of("k");
     other.pid_of("well");
+    // What the other server's callers wait for, without and with a stopped server beside it.
+    let mut times = |shim: &mut Shim| {
+        let mut times: Vec<Duration> = (0..20)
+            .map(|_| {
+                let asked = Instant::now();
+                assert!(is_ok(&shim.call("well", "echo", "{}")));
+                asked.elapsed()
+            })
+            .collect();
+        times.sort();
+        times
+    };
+    let before = times(&mut other);
     signal(pid, Signal::STOP);
     let asked = Instant::now();
     let ids: Vec<u64> = (0..4).map(|_| shim.start_call("k", "echo", "{}")).collect();
-    for _ in 0..20 {
-        assert!(is_ok(&other.call("well", "echo", "{}")));
-    }
+    let beside = times(&mut other);
+    measured_ms("R2", "p50 of others before", before[10]);
+    measured_ms("R2", "p50 of others beside it", beside[10]);
     // Other children's callers did not wait for the deadline.
     assert!(asked.elapsed() < Duration::from_secs(3), "others waited: {:?}", asked.elapsed());
     for id in ids {
@@ -242,6 +268,11 @@ fn a_stopped_child_times_out_its_own_callers_only() {
         assert_eq!(kind_of(&answer).as_deref(), Some("rpc_timeout"), "{answer}");
         assert!(answer.contains("3000"), "{answer}");
     }
+    measured_ms(
+        "R2",
+        "last error after its deadline",
+        asked.elapsed().saturating_sub(Duration::from_secs(3)),
+    );
     assert!(asked.elapsed() >= Duration::from_secs(3));
     assert!(asked.elapsed() < Duration::from_secs(15), "{:?}", asked.elapsed());
     // A ping that stays unanswered for 5 s ends the child.

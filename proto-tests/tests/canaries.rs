@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use proto_tests::proof::counted;
 use proto_tests::shim::structured;
 use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, Project, Shim, TEST_TIMEOUT, bins};
@@ -57,6 +58,28 @@ fn entry(home: &Home, n: u8) -> Value {
     entry
 }
 
+/// How many values one server is given.
+const MANY: usize = 60;
+
+/// Variables of every usual name, each with its own value.
+fn many_variables(home: &Home) -> Value {
+    let kinds = ["API_KEY", "TOKEN", "SECRET", "PASSWORD"];
+    let shapes = [
+        "canary-N",
+        "Bearer canary-N",
+        "https://user:canary-N@example.com/",
+        "{\"key\": \"canary-N\"}",
+        "\u{1b}[31mcanary-N\ncanary-N",
+    ];
+    let variables = (0..MANY).map(|number| {
+        let value = shapes[number % shapes.len()].replace('N', &number.to_string());
+        (format!("{}_{number}", kinds[number % kinds.len()]), Value::from(value))
+    });
+    let mut env: serde_json::Map<_, _> = variables.collect();
+    env.insert("SWITCHBOARD_TEST".to_owned(), home.mark().into());
+    env.into()
+}
+
 /// Entries that fail at every step of a start, each with canaries in it.
 fn troubled(home: &Home) -> Value {
     let env = json!({"LITERAL_TOKEN": "canary-literal", "BY_SECRET": "${SECRET_VALUE}", "SWITCHBOARD_TEST": home.mark()});
@@ -67,6 +90,7 @@ fn troubled(home: &Home) -> Value {
         "nowhere": {"command": "no-such-program", "args": ["${SECRET_VALUE}"], "env": env},
         "lost": {"command": evil, "args": ["${SECRET_VALUE}"], "env": env, "cwd": "/nonexistent"},
         "gap": {"command": evil, "args": ["${SECRET_VALUE}", "${NOT_SET}"], "env": env},
+        "many": {"command": evil, "args": ["exit-at-start"], "env": many_variables(home)},
         "odd": {"command": evil, "env": {"A": ["canary-literal"], "B": {"x": "canary-literal"}}},
         "unknown": {"command": evil, "env": env, "token": "canary-literal"},
         "twice": {"command": evil, "url": "https://example.com/canary-literal"},
@@ -80,8 +104,8 @@ fn troubled(home: &Home) -> Value {
     })
 }
 
-const NAMES: [&str; 11] =
-    ["crashes", "mute", "nowhere", "lost", "gap", "odd", "unknown", "twice", "path", "remote", "sse"];
+const NAMES: [&str; 12] =
+    ["crashes", "many", "mute", "nowhere", "lost", "gap", "odd", "unknown", "twice", "path", "remote", "sse"];
 
 #[track_caller]
 fn is_clean(what: &str, text: &str) {
@@ -224,6 +248,7 @@ fn no_value_is_ever_shown() {
     is_clean("the update", &screen);
     look_everywhere(&home, &daemon, &project, &mut shim);
     drop(daemon);
+    counted("S5", "values that were looked for everywhere", MANY as u64 + 12);
     // Apart from the two private files that must hold values, no stored file does.
     kept(&home.state_folder());
 }

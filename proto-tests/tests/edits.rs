@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use proto_tests::proof::counted;
 use proto_tests::shim::structured;
 use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, Project, Shim, TEST_TIMEOUT, bins, procs};
@@ -262,6 +263,8 @@ fn random_edits_never_execute_anything_that_is_not_allowed() {
     let starts = daemon.suite_from(project.path(), "swapped")["pool"]["starts"].as_u64().unwrap();
     assert!(starts >= edits / 50, "seed {seed}: it was started {starts} times only");
     assert!(!field.trace.exists(), "seed {seed}");
+    counted("S3", "edits", edits);
+    counted("S3", "starts of the allowed server that was swapped", starts);
     would_have_been_seen(&field, &daemon, &mut shim);
 }
 

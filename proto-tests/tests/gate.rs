@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use proto_tests::proof::counted;
 use proto_tests::{DaemonProcess, Endpoint, Home, Request, bins};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -188,6 +189,67 @@ fn foreign_origins_are_refused_even_with_the_token() {
         "OPTIONS /proxy HTTP/1.1\r\n{HOST}Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n\r\n"
     );
     assert_eq!(gate.status(&preflight), 403);
+}
+
+/// Hosts, origins, content types and routes in every combination, each with the token.
+#[test]
+fn all_variants_of_foreign_hosts_and_origins_are_refused() {
+    const HOSTS: [&str; 10] = [
+        "127.0.0.1:PORT",
+        "localhost:PORT",
+        "LOCALHOST.:PORT",
+        "evil.example:PORT",
+        "127.0.0.1.evil.example:PORT",
+        "127.0.0.1:1",
+        "[::ffff:127.0.0.1]:PORT",
+        "0:PORT",
+        "127.0.0.1",
+        "[::1%25lo]:PORT",
+    ];
+    const ORIGINS: [&str; 9] = [
+        "",
+        "Origin: https://evil.example\r\n",
+        "Origin: null\r\n",
+        "Origin: http://127.0.0.1:1\r\n",
+        "Origin: https://127.0.0.1:PORT\r\n",
+        "Origin: http://127.0.0.1.:PORT\r\n",
+        "Origin: HTTP://EVIL.example:PORT\r\n",
+        "Origin: file://\r\n",
+        "Origin: https://evil.example\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Site: cross-site\r\n",
+    ];
+    const TYPES: [&str; 4] = [
+        "Content-Type: application/json\r\n",
+        "Content-Type: text/plain\r\n",
+        "Content-Type: application/x-www-form-urlencoded\r\n",
+        "",
+    ];
+    const LINES: [&str; 4] =
+        ["POST /proxy", "POST /mcp", "POST http://127.0.0.1:PORT/proxy/kid", "POST /control/reload"];
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let gate = Gate::new(&home);
+    let mut refused = 0;
+    for (at, host) in HOSTS.into_iter().enumerate() {
+        for origin in ORIGINS {
+            // The first two hosts are ours.
+            if at < 2 && origin.is_empty() {
+                continue;
+            }
+            for content_type in TYPES {
+                for line in LINES {
+                    // The target of the third line names the right host, and the header the wrong one.
+                    let headers = format!("Host: {host}\r\n{origin}{content_type}{AUTH}");
+                    let raw =
+                        format!("{line} HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n{PING}", PING.len());
+                    let status = gate.status(&raw);
+                    assert!([400, 403].contains(&status), "{raw:?} got {status}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused >= 675, "{refused} variants");
+    counted("S1", "variants refused", refused);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use proto_tests::proof::{counted, measured_ms};
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::{becomes, until_true};
 use proto_tests::{Home, Shim, TEST_TIMEOUT, bins, procs};
@@ -35,6 +36,11 @@ fn all_gone(pids: &[i32], bound: Duration) {
 const TOLD: Duration = Duration::from_secs(5);
 const GONE: Duration = Duration::from_secs(10);
 
+/// How often the daemon is killed; `.ci/long` sets more.
+fn kills() -> u32 {
+    std::env::var("SWITCHBOARD_DAEMON_KILLS").map_or(3, |text| text.parse().expect("a number"))
+}
+
 #[test]
 fn all_calls_of_a_killed_daemon_are_answered_and_no_process_is_left() {
     let home = Home::new();
@@ -42,7 +48,7 @@ fn all_calls_of_a_killed_daemon_are_answered_and_no_process_is_left() {
     home.child("stubborn", &["ignores-term"]);
     let mut daemon = Some(home.daemon());
     let mut shims: Vec<Shim> = (0..8).map(|_| home.shim()).collect();
-    for round in 0..3 {
+    for round in 0..kills() {
         let mut pids = fork(&mut shims[0], "k");
         pids.extend(fork(&mut shims[1], "stubborn"));
         pids.extend(home.children().iter().map(|process| process.pid));
@@ -74,10 +80,17 @@ fn all_calls_of_a_killed_daemon_are_answered_and_no_process_is_left() {
                 assert!(answer.contains("may or may not have run"), "{answer}");
             }
         }
+        measured_ms("R4", "last of 64 callers knows", killed.elapsed());
         all_gone(&pids, GONE.saturating_sub(killed.elapsed()));
-        for shim in &mut shims {
+        measured_ms("R4", "last process is gone", killed.elapsed());
+        let next = Instant::now();
+        for (number, shim) in shims.iter_mut().enumerate() {
             assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"), "round {round}");
+            if number == 0 {
+                measured_ms("R4", "next call is served", next.elapsed());
+            }
         }
+        counted("R4", "kills", 1);
         assert_eq!(home.daemons().len(), 1);
     }
 }
@@ -118,6 +131,7 @@ fn a_terminated_daemon_leaves_no_process() {
     assert_eq!(status.code(), Some(0), "{status}: {}", daemon.log());
     assert!(asked.elapsed() < Duration::from_secs(15), "the promise is 5 s: {:?}", asked.elapsed());
     all_gone(&pids, GONE);
+    measured_ms("R20", "daemon and all processes are gone", asked.elapsed());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use proto_tests::proof::{counted, measured, measured_ms};
 use proto_tests::shim::structured;
 use proto_tests::wait::{until, until_true};
 use proto_tests::{DaemonProcess, Home, Shim, TEST_TIMEOUT, bins};
@@ -303,7 +304,8 @@ fn a_storm_of_writes_ends_in_the_right_state_and_restarts_no_unchanged_child() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     let pid = shim.pid_of("c0");
-    let seconds = if std::env::var_os("SWITCHBOARD_LONG").is_some() { 10 } else { 2 };
+    let seconds =
+        std::env::var("SWITCHBOARD_WRITE_SECONDS").map_or(2, |text| text.parse().expect("a number"));
     let before = generation(&daemon);
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut writes = 0_u32;
@@ -336,10 +338,12 @@ fn a_storm_of_writes_ends_in_the_right_state_and_restarts_no_unchanged_child() {
     for name in &names[1..] {
         serves(&mut shim, name, "last");
     }
-    println!("{} rewrites in {seconds} s; all right after {:?}", writes * 2, last.elapsed());
+    measured_ms("R14", "all right after the last write", last.elapsed());
+    counted("R14", "writes", u64::from(writes) * 2);
     assert_eq!(shim.pid_of("c0"), pid, "a child was restarted that did not change");
     assert_eq!(daemon.starts("c0"), 1);
     let reloads = generation(&daemon) - before;
+    measured("R14", "reloads in a second", reloads as f64 / seconds as f64);
     assert!(reloads <= seconds * 5 + 10, "{reloads} reloads in {seconds} s");
 }
 

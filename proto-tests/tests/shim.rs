@@ -7,6 +7,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use proto_tests::proof::{counted, measured_ms};
 use proto_tests::shim::{INITIALIZE, answer_id, kind_of};
 use proto_tests::wait::{until, until_true};
 use proto_tests::{Home, Shim, ShimOptions, TEST_TIMEOUT, bins, procs};
@@ -94,6 +95,7 @@ fn a_hanging_call_does_not_keep_the_shim_after_the_end_of_input() {
     let closed = Instant::now();
     shim.close_stdin();
     assert!(shim.ended(TEST_TIMEOUT).success());
+    measured_ms("R6", "shim is gone after the end of its input", closed.elapsed());
     // The promised limit is 1.5 s.
     assert!(closed.elapsed() < Duration::from_millis(7500), "{:?}", closed.elapsed());
 }
@@ -109,6 +111,7 @@ fn signals_end_the_shim_at_once_with_exit_code_0() {
         let sent = Instant::now();
         shim.signal(signal);
         let status = shim.ended(TEST_TIMEOUT);
+        measured_ms("R6", "shim is gone after a signal", sent.elapsed());
         assert_eq!(status.code(), Some(0), "{signal:?}: {status}");
         // At the end of its input the shim waits for answers and reports missing ones; after a signal it does
         // not.
@@ -155,8 +158,10 @@ fn calls_of_a_killed_shim_are_cancelled_and_the_child_stays() {
     shim.start_call("e", "hang", "{}");
     let holds = |text: &str| fs::read_to_string(&journal).unwrap_or_default().contains(text);
     until_true("the call", TEST_TIMEOUT, || holds("\"hang\""));
+    let killed = Instant::now();
     shim.signal(Signal::KILL);
     until_true("the cancel", TEST_TIMEOUT, || holds("notifications/cancelled"));
+    measured_ms("R6", "server knows that its host was killed", killed.elapsed());
     assert!(procs::alive(child));
     assert!(other.call("e", "echo", "{}").contains("\"ok\":true"));
 }
@@ -177,6 +182,14 @@ fn ping_needs_no_daemon() {
 
 #[test]
 fn many_shims_start_one_daemon() {
+    let rounds = std::env::var("SWITCHBOARD_START_ROUNDS").map_or(1, |text| text.parse().expect("a number"));
+    for _ in 0..rounds {
+        race_of_shims();
+        counted("R21", "races", 1);
+    }
+}
+
+fn race_of_shims() {
     let home = Home::new();
     home.child("e", &["echo"]);
     let mut shims: Vec<Shim> = (0..8).map(|_| home.raw_shim()).collect();

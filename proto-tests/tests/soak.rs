@@ -1,10 +1,11 @@
 //! Many calls, crashes and sessions, after which memory, descriptors, threads and processes are back to where
-//! they were. `SWITCHBOARD_SOAK_CALLS`, `_CRASHES` and `_SESSIONS` make it longer.
+//! they were. `SWITCHBOARD_SOAK_CALLS`, `_CRASHES`, `_SESSIONS` and `_RELOADS` make it longer.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::thread;
 use std::time::{Duration, Instant};
 
+use proto_tests::proof::{counted, measured};
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::{until, until_true};
 use proto_tests::{DaemonProcess, Home, Shim, TEST_TIMEOUT, procs};
@@ -43,6 +44,7 @@ fn a_long_run_leaks_nothing() {
     let calls = setting("CALLS", 25_000);
     let crashes = setting("CRASHES", 200);
     let sessions = setting("SESSIONS", 200);
+    let reloads = setting("RELOADS", 40);
     let home = Home::new();
     let mut suites = json!({});
     for child in 0..CHILDREN {
@@ -61,10 +63,22 @@ fn a_long_run_leaks_nothing() {
     for at in 0..SLICES {
         let share = |whole: u64| whole * (at + 1) / SLICES - whole * at / SLICES;
         slice(&home, share(calls), share(crashes), share(sessions));
+        for reload in 0..share(reloads) {
+            suites["k0"]["timeouts"] = json!({"rpcMs": 60_000 + (at + reload) % 2});
+            home.config(&json!({"suites": suites}));
+            assert_eq!(daemon.endpoint().post("/control/reload", "").status, 200);
+        }
         rss.push(procs::rss_kib(daemon.pid()));
     }
     let after = at_rest(&home, &daemon);
-    eprintln!("{calls} calls, {crashes} crashes, {sessions} sessions: {before:?} {after:?}, RSS {rss:?} KiB");
+    eprintln!("{before:?} {after:?}, RSS {rss:?} KiB");
+    let done = [("calls", calls), ("crashes", crashes), ("sessions", sessions), ("reloads", reloads)];
+    done.into_iter().for_each(|(what, many)| counted("R16", what, many));
+    let difference = |before: usize, after: usize| after as f64 - before as f64;
+    measured("R16", "more descriptors than before", difference(before.fds, after.fds));
+    measured("R16", "more threads than before", difference(before.threads, after.threads));
+    let per_million = slope(&rss[rss.len() / 2..]) * SLICES as f64 / calls as f64 * 1e6 / 1024.0;
+    measured("R16", "slope of memory in the second half, MiB for each million calls", per_million);
     assert!(after.fds <= before.fds + 2, "descriptors: {before:?} {after:?}");
     assert!(after.threads <= before.threads + 2, "threads: {before:?} {after:?}");
     assert_eq!(after.descendants, 0, "{:#?}", procs::descendants(daemon.pid()));
@@ -75,6 +89,19 @@ fn a_long_run_leaks_nothing() {
     // The promised limit is 1 MiB per million calls; the allocator's noise is about that.
     let allowed = 1536 + calls / 1000;
     assert!(later <= earlier + allowed, "{earlier} KiB grew to {later} KiB: {rss:?}");
+}
+
+/// By how much the values grow from one to the next: the line with the least squares through them.
+fn slope(values: &[u64]) -> f64 {
+    let count = values.len() as f64;
+    let (mean_at, mean) = ((count - 1.0) / 2.0, values.iter().sum::<u64>() as f64 / count);
+    let (mut above, mut below) = (0.0, 0.0);
+    for (at, value) in values.iter().enumerate() {
+        let from_mean = at as f64 - mean_at;
+        above += from_mean * (*value as f64 - mean);
+        below += from_mean * from_mean;
+    }
+    above / below
 }
 
 /// Waits until the daemon is idle: no session, no child, nothing left to reap.

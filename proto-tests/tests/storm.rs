@@ -7,6 +7,7 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use proto_tests::proof::counted;
 use proto_tests::shim::kind_of;
 use proto_tests::{Home, Shim, procs};
 use serde_json::Value;
@@ -66,7 +67,9 @@ fn no_call_is_lost_doubled_or_misrouted() {
     let answered: u64 = tallies.iter().map(|tally| tally.answered).sum();
     let faults: u64 = tallies.iter().map(|tally| tally.faults).sum();
     let cancelled: u64 = tallies.iter().map(|tally| tally.cancelled).sum();
-    eprintln!("{answered} answered, {faults} faults, {cancelled} cancelled");
+    counted("R9", "calls answered", answered);
+    counted("R9", "faults of crashed servers", faults);
+    counted("R9", "calls cancelled", cancelled);
     assert!(answered > per_session * SESSIONS * 8 / 10, "mostly faults: {tallies:?}");
 
     // No call reached a child twice.

@@ -98,6 +98,7 @@ impl Fault {
             }
             Self::InputClosed { why: Some(why) } => ("input_closed", true, why.clone()),
             Self::NotTaken { status: 429, why } => ("busy", true, why.clone()),
+            Self::NotTaken { status: 409, why } => ("refused", false, why.clone()),
             Self::NotTaken { why, .. } => ("too_long", false, why.clone()),
             Self::Refused { status } => (
                 "refused",

@@ -3,6 +3,8 @@
 
 pub mod environment;
 pub mod logging;
+#[cfg(test)]
+pub(crate) mod model;
 pub mod processes;
 pub mod programs;
 pub mod secrets;

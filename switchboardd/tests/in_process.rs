@@ -165,3 +165,23 @@ async fn what_is_known_of_a_peer_decides_what_it_may() {
     assert_eq!(ask(&daemon, tcp(), "wrong").await, "HTTP/1.1 401 Unauthorized");
     assert_eq!(ask(&daemon, tcp(), simulation::TOKEN).await, "HTTP/1.1 200 OK");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_arrives_after_its_number_was_given_up_is_answered_once() {
+    let daemon = two_servers();
+    let host = daemon.host().await;
+    host.call("alpha_suite", "echo", &json!({})).await.unwrap();
+    let arguments = |n: u32| json!({"action": "call", "subtool": "echo", "args": {"n": n}});
+    let call = |n: u32| json!({"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": {"name": "alpha_suite", "arguments": arguments(n)}});
+    let late = host.next_number();
+    let began = Instant::now();
+    let answer = host.send(call(2)).await;
+    assert_eq!(answer.body["result"]["content"][0]["text"], r#"alpha: {"n":2}"#, "{answer:?}");
+    assert_eq!(began.elapsed().as_secs(), 10, "it waited for the number before it");
+    let answer = host.send_numbered(late, call(1)).await;
+    assert_eq!(answer.body["result"]["content"][0]["text"], r#"alpha: {"n":1}"#, "{answer:?}");
+    // The same number again is not run, and whoever sent it is told so.
+    let again = host.send_numbered(late, call(1)).await;
+    assert_eq!(again.status, 409, "{again:?}");
+    assert!(again.body["error"]["message"].as_str().unwrap().contains("has arrived before"), "{again:?}");
+}

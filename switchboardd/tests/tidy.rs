@@ -166,8 +166,8 @@ fn sources() -> Vec<Source> {
             let below = path.strip_prefix(root.join(folder)).unwrap().with_extension("");
             let mut module: Vec<String> =
                 below.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
-            // A file `tests.rs` is declared under `#[cfg(test)]`.
-            if module.last().is_some_and(|last| last == "tests") {
+            // Files `tests.rs` and `model.rs` are declared under `#[cfg(test)]`.
+            if module.last().is_some_and(|last| last == "tests" || last == "model") {
                 continue;
             }
             if module == ["lib"] {

@@ -34,7 +34,7 @@ struct Table {
 /// Adds the run to the history of `program`.
 pub fn record(program: &str, report: &Report) -> io::Result<()> {
     let text = std::fs::read_to_string(FILE).unwrap_or_default();
-    let about = [said("date", &["-u", "+%F"]), commit(), machine()];
+    let about = [today(), commit(), machine()];
     std::fs::write(FILE, with_run(&text, program, &about, &key_figures(report)))
 }
 
@@ -133,20 +133,24 @@ fn cells(line: &str) -> Vec<String> {
 }
 
 /// The commit of the sources, with a `+` if they were changed since.
-fn commit() -> String {
+pub fn commit() -> String {
     let folder = env!("CARGO_MANIFEST_DIR");
     let dirty = said("git", &["-C", folder, "status", "--porcelain", "--untracked-files=no", ":!HISTORY.md"]);
     let hash = said("git", &["-C", folder, "rev-parse", "--short", "HEAD"]);
     if dirty.is_empty() || dirty == UNKNOWN { hash } else { format!("{hash}+") }
 }
 
-fn machine() -> String {
+pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, model)| model.trim().to_owned());
     let libc = if cfg!(target_env = "musl") { "musl" } else { "glibc" };
     format!("{cores} × {}, {libc}", model.replace('|', " "))
+}
+
+pub fn today() -> String {
+    said("date", &["-u", "+%F"])
 }
 
 /// What a program prints, or [`UNKNOWN`].

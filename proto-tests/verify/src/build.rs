@@ -6,35 +6,41 @@ use std::process::{Command, Stdio};
 
 /// What cargo built.
 #[derive(Debug)]
-pub(crate) struct Built {
+pub struct Built {
     /// Where the programs are: `…/target/debug`.
-    pub(crate) folder: PathBuf,
-    pub(crate) tests: Vec<TestExecutable>,
+    pub folder: PathBuf,
+    pub tests: Vec<TestExecutable>,
 }
 
 #[derive(Debug)]
-pub(crate) struct TestExecutable {
+pub struct TestExecutable {
     /// The name of the test file; for unit tests the name of their crate.
-    pub(crate) name: String,
-    pub(crate) file: PathBuf,
+    pub name: String,
+    pub file: PathBuf,
     /// The directory of its package, where cargo would run it.
-    pub(crate) package: PathBuf,
+    pub package: PathBuf,
 }
 
-pub(crate) fn build(root: &Path) -> Result<Built, String> {
+pub fn build(root: &Path) -> Result<Built, String> {
     // This program is in the directory that cargo builds into.
     let folder = std::env::current_exe()
         .ok()
         .and_then(|exe| Some(exe.parent()?.to_owned()))
         .ok_or("the directory of this program is unknown")?;
+    let tests = build_tests(root, &["--workspace", "--bins", "--tests"])?;
+    Ok(Built { folder, tests })
+}
+
+/// Builds what these arguments of `cargo build` say, and returns the test executables among it.
+pub fn build_tests(root: &Path, what: &[&str]) -> Result<Vec<TestExecutable>, String> {
     let mut cargo = cargo(root);
-    cargo.args(["build", "--workspace", "--bins", "--tests", "--message-format=json-render-diagnostics"]);
+    cargo.args(["build", "--message-format=json-render-diagnostics"]).args(what);
     let mut cargo =
         cargo.stdout(Stdio::piped()).spawn().map_err(|error| format!("cargo could not be run: {error}"))?;
     let lines = BufReader::new(cargo.stdout.take().ok_or("cargo has no output")?).lines();
     let tests = lines.map_while(Result::ok).filter_map(|line| test_executable(&line)).collect();
     match cargo.wait() {
-        Ok(status) if status.success() => Ok(Built { folder, tests }),
+        Ok(status) if status.success() => Ok(tests),
         Ok(status) => Err(format!("the build failed ({status})")),
         Err(error) => Err(format!("cargo was lost: {error}")),
     }
@@ -50,7 +56,7 @@ fn cargo(root: &Path) -> Command {
 
 /// Removes the variables that `cargo run` sets for the package of this program. Build scripts depend on some
 /// of them, and would run again.
-pub(crate) fn without_own_package(command: &mut Command) {
+pub fn without_own_package(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         let own = ["CARGO_PKG_", "CARGO_MANIFEST", "CARGO_BIN_", "CARGO_CRATE_"];

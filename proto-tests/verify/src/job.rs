@@ -18,8 +18,8 @@ use crate::build::{TestExecutable, without_own_package};
 const SILENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) name: String,
+pub struct Job {
+    pub name: String,
     command: Command,
     /// Prints one `test result:` line; the rest of its output is shown only if it fails.
     is_test: bool,
@@ -27,21 +27,21 @@ pub(crate) struct Job {
 
 impl Job {
     #[expect(clippy::disallowed_methods, reason = "runs a test, which is no child")]
-    pub(crate) fn test(test: &TestExecutable) -> Self {
+    pub fn test(test: &TestExecutable) -> Self {
         let mut command = Command::new(&test.file);
         command.current_dir(&test.package);
         Self::new(&test.name, command, true)
     }
 
     #[expect(clippy::disallowed_methods, reason = "runs a program of the tests, which is no child")]
-    pub(crate) fn program(name: &str, bin: &Path, program: &str, args: &[&str]) -> Self {
+    pub fn program(name: &str, bin: &Path, program: &str, args: &[&str]) -> Self {
         let mut command = Command::new(bin.join(program));
         command.args(args);
         Self::new(name, command, false)
     }
 
     /// A script of `proto-tests`, which is given the directory of the programs.
-    pub(crate) fn script(name: &str, root: &Path, file: &str, bin: &Path) -> Self {
+    pub fn script(name: &str, root: &Path, file: &str, bin: &Path) -> Self {
         let mut command = bash(root, file);
         command.arg(bin);
         Self::new(name, command, false)
@@ -74,7 +74,7 @@ fn bash(root: &Path, file: &str) -> Command {
 
 /// Both streams go to one file, in the order in which they are written. A pipe would stay open as long as a
 /// process that the job left behind.
-fn with_output(command: &mut Command) -> std::io::Result<(std::process::ExitStatus, String)> {
+pub fn with_output(command: &mut Command) -> std::io::Result<(std::process::ExitStatus, String)> {
     let path =
         std::env::temp_dir().join(format!("verify-{}-{:?}", std::process::id(), thread::current().id()));
     let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
@@ -101,7 +101,7 @@ fn at_once() -> usize {
 }
 
 /// Runs the jobs in their order, some at a time.
-pub(crate) fn run(jobs: Vec<Job>, tally: &mut Tally) {
+pub fn run(jobs: Vec<Job>, tally: &mut Tally) {
     let running = Mutex::new(Vec::new());
     let queue = Mutex::new(VecDeque::from(jobs));
     let next = || {
@@ -138,7 +138,7 @@ pub(crate) fn run(jobs: Vec<Job>, tally: &mut Tally) {
 
 /// What came of all jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     passed: u64,
     failed: u64,
     steps: u64,
@@ -187,7 +187,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn is_good(&self) -> bool {
+    pub fn is_good(&self) -> bool {
         self.bad.is_empty() && self.failed == 0
     }
 }
@@ -214,18 +214,18 @@ fn count(line: &str, word: &str) -> u64 {
 
 /// The installation of packages, which runs while the tests are built.
 #[derive(Debug)]
-pub(crate) struct Install(Option<Child>);
+pub struct Install(Option<Child>);
 
 /// Starts to install what the steps need. Each step looks for itself whether it has what it needs, and says
 /// so if not; here nothing can fail.
-pub(crate) fn start_install(root: &Path) -> Install {
+pub fn start_install(root: &Path) -> Install {
     let mut command = bash(root, "interop/install-all.sh");
     without_own_package(&mut command);
     Install(command.stdin(Stdio::null()).spawn().ok())
 }
 
 impl Install {
-    pub(crate) fn wait(self) {
+    pub fn wait(self) {
         if let Some(mut install) = self.0 {
             let _ = install.wait();
         }

@@ -9,14 +9,12 @@
 
 #![expect(clippy::print_stdout, reason = "this program tells a person how far it is")]
 
-mod build;
-mod job;
-
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use job::{Job, Tally};
+use verify::build;
+use verify::job::{self, Job, Tally};
 
 /// The jobs that take longest, longest first. They start first, so that none of them runs last and alone.
 const LONG: [&str; 24] = [

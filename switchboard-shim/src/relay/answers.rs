@@ -117,6 +117,11 @@ impl Relay {
     }
 
     fn on_answer(&mut self, call: SentMessage, answer: DaemonAnswer, current: bool) {
+        // A call that the host cancelled is not among the calls any more: this one needs an answer, and a
+        // cancellation may have met it that was meant for its first try.
+        if matches!(answer.status, 202 | 204) && call.message.request_id().is_some() {
+            return self.lose(call, &Fault::Refused { status: answer.status });
+        }
         let SentMessage { message, .. } = call;
         let Some(id) = message.request_id() else {
             match answer.body {
@@ -141,8 +146,6 @@ impl Relay {
                 }
                 body
             }
-            // Cancelled: the host expects no answer.
-            (202 | 204, _) => return,
             (status, AnswerBody::Whole(body)) => addressed(&message, id, status, body),
         };
         let written = self.link.session().map_or(u64::MAX, |session| session.mail);
@@ -313,8 +316,8 @@ fn addressed(message: &OutgoingMessage, id: &str, status: u16, body: Bytes) -> B
     match Message::parse(&body) {
         Ok(Message::Response { id: own, outcome: Outcome::Error(error), .. }) if own.get() == "null" => {
             match (&message.kind, status) {
-                // Too long, or too many at once. Hosts show the model the text of a result.
-                (OutgoingKind::Request { method: HostMethod::Call, .. }, 413 | 429) => {
+                // Too long, too many at once, or sent twice. Hosts show the model the text of a result.
+                (OutgoingKind::Request { method: HostMethod::Call, .. }, 409 | 413 | 429) => {
                     let why = Members::of(error).and_then(|error| error.text("message"));
                     let why = why.map_or_else(|| error.get().to_owned(), Into::into);
                     failure_answer(&Fault::NotTaken { status, why }, message)

@@ -74,3 +74,28 @@ fn an_answer_that_waits_for_the_mailbox_can_still_be_cancelled() {
     assert_eq!(host.expect_message()["method"], "notifications/x");
     host.ping();
 }
+
+#[test]
+fn a_call_that_the_host_did_not_cancel_is_answered_even_if_the_daemon_dropped_it() {
+    let (mut host, daemon, _folder) = Host::with_daemon();
+    host.request(1, "tools/call");
+    daemon.expect("tools/call").answer(204, "", "");
+    let told = host.expect_message();
+    assert_eq!((told["id"].as_u64(), told["result"]["isError"].as_bool()), (Some(1), Some(true)), "{told}");
+    // What has no effect is asked again.
+    host.request(2, "tools/list");
+    daemon.expect("tools/list").answer(204, "", "");
+    daemon.expect("tools/list").result(&json!({}));
+    host.expect_result(2);
+}
+
+#[test]
+fn a_call_whose_number_was_used_gets_the_reason() {
+    let (mut host, daemon, _folder) = Host::with_daemon();
+    host.request(1, "tools/call");
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"has arrived before"}}"#;
+    daemon.expect("tools/call").answer(409, "", error);
+    let told = host.expect_message();
+    assert_eq!(told["result"]["content"][0]["text"], "has arrived before", "{told}");
+    assert_eq!(told["result"]["_meta"]["switchboard"], json!({"kind": "refused", "retryable": false}));
+}

@@ -40,6 +40,28 @@ pub enum MessageKind {
     Answer,
 }
 
+/// How much a mailbox takes.
+#[derive(Debug)]
+struct MailboxLimits {
+    soft: usize,
+    soft_bytes: usize,
+    hard: usize,
+    hard_bytes: usize,
+    replay: usize,
+    replay_bytes: usize,
+    batch_bytes: usize,
+}
+
+static LIMITS: MailboxLimits = MailboxLimits {
+    soft: SOFT_LIMIT,
+    soft_bytes: SOFT_LIMIT_BYTES,
+    hard: HARD_LIMIT,
+    hard_bytes: HARD_LIMIT_BYTES,
+    replay: REPLAY_LIMIT,
+    replay_bytes: REPLAY_LIMIT_BYTES,
+    batch_bytes: BATCH_BYTES,
+};
+
 #[derive(Debug, Default)]
 pub struct Mailbox {
     // A leaf lock: held to push or to copy a batch, never across an await.
@@ -47,8 +69,9 @@ pub struct Mailbox {
     arrived: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct MailboxState {
+    limits: &'static MailboxLimits,
     messages: VecDeque<QueuedMessage>,
     bytes: usize,
     /// Counts messages other than answers.
@@ -58,6 +81,21 @@ struct MailboxState {
     /// The number of the newest message that was sent on an event stream.
     seen: u64,
     closed: bool,
+}
+
+impl Default for MailboxState {
+    fn default() -> Self {
+        Self {
+            limits: &LIMITS,
+            messages: VecDeque::new(),
+            bytes: 0,
+            others: 0,
+            last: 0,
+            dropped: 0,
+            seen: 0,
+            closed: false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -161,25 +199,25 @@ impl Mailbox {
 
 impl MailboxState {
     fn push(&mut self, kind: MessageKind, body: Bytes) -> bool {
-        if self.messages.len() >= SOFT_LIMIT || self.bytes + body.len() > SOFT_LIMIT_BYTES {
-            match &kind {
-                MessageKind::Progress(_) => self.remove(&kind),
-                MessageKind::Changed(_) | MessageKind::Updated(_)
-                    if self.messages.iter().any(|message| message.kind == kind) =>
-                {
-                    return true;
-                }
-                MessageKind::Log if !self.messages.is_empty() => {
-                    self.dropped += 1;
-                    return false;
-                }
-                _ => {}
-            }
-        }
-        let too_many_bytes = self.bytes + body.len() > HARD_LIMIT_BYTES && !self.messages.is_empty();
-        if kind != MessageKind::Answer && (self.messages.len() >= HARD_LIMIT || too_many_bytes) {
+        let limits = self.limits;
+        let is_crowded = self.messages.len() >= limits.soft || self.bytes + body.len() > limits.soft_bytes;
+        if is_crowded && kind == MessageKind::Log && !self.messages.is_empty() {
             self.dropped += 1;
             return false;
+        }
+        // The older one goes and not this one: the host may have read it already.
+        let replaced = if is_crowded { self.position_to_replace(&kind) } else { None };
+        let others = self.messages.len() - usize::from(replaced.is_some());
+        let freed = replaced.map_or(0, |at| self.messages[at].body.len());
+        let too_many_bytes = self.bytes - freed + body.len() > limits.hard_bytes && others > 0;
+        if kind != MessageKind::Answer && (others >= limits.hard || too_many_bytes) {
+            self.dropped += 1;
+            return false;
+        }
+        if let Some(at) = replaced {
+            self.messages.remove(at);
+            self.bytes -= freed;
+            self.dropped += u64::from(matches!(kind, MessageKind::Progress(_)));
         }
         self.others += u64::from(kind != MessageKind::Answer);
         self.last += 1;
@@ -188,12 +226,13 @@ impl MailboxState {
         true
     }
 
-    fn remove(&mut self, kind: &MessageKind) {
-        if let Some(at) = self.messages.iter().position(|message| message.kind == *kind)
-            && let Some(old) = self.messages.remove(at)
-        {
-            self.bytes -= old.body.len();
-            self.dropped += 1;
+    /// The message that one of this kind makes unnecessary.
+    fn position_to_replace(&self, kind: &MessageKind) -> Option<usize> {
+        match kind {
+            MessageKind::Progress(_) | MessageKind::Changed(_) | MessageKind::Updated(_) => {
+                self.messages.iter().position(|message| message.kind == *kind)
+            }
+            MessageKind::Log | MessageKind::Question | MessageKind::Answer => None,
         }
     }
 
@@ -202,7 +241,7 @@ impl MailboxState {
         let fits = |message: &&QueuedMessage| {
             let first = bytes == 0;
             bytes += message.body.len();
-            first || bytes <= BATCH_BYTES
+            first || bytes <= self.limits.batch_bytes
         };
         let next = self.messages.iter().filter(|message| message.number > number).take_while(fits);
         next.map(|message| (message.number, message.body.clone())).collect()
@@ -214,7 +253,7 @@ impl MailboxState {
         let known = |message: &QueuedMessage| message.number <= number;
         let mut bytes: usize =
             self.messages.iter().take_while(|message| known(message)).map(|message| message.body.len()).sum();
-        while count > 0 && (!keep || count > REPLAY_LIMIT || bytes > REPLAY_LIMIT_BYTES) {
+        while count > 0 && (!keep || count > self.limits.replay || bytes > self.limits.replay_bytes) {
             count -= 1;
             bytes -= self.pop();
         }
@@ -236,7 +275,7 @@ impl MailboxState {
         let mut next = after;
         for message in &self.messages {
             bytes += message.body.len();
-            if bytes > BATCH_BYTES && !messages.is_empty() {
+            if bytes > self.limits.batch_bytes && !messages.is_empty() {
                 return Some(MessageBatch { messages, next });
             }
             messages.push(message.body.clone());
@@ -246,6 +285,9 @@ impl MailboxState {
         (!messages.is_empty() || self.last > after).then_some(MessageBatch { messages, next: self.last })
     }
 }
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {
@@ -283,14 +325,17 @@ mod tests {
     }
 
     #[test]
-    fn list_changes_are_merged_above_the_soft_limit() {
+    fn a_list_change_replaces_an_older_one_above_the_soft_limit() {
         let mailbox = Mailbox::default();
         for _ in 0..SOFT_LIMIT {
             mailbox.push(MessageKind::Changed("tools"), "t".into());
         }
-        let before = mailbox.watermark();
-        mailbox.push(MessageKind::Changed("tools"), "t".into());
-        assert_eq!(mailbox.watermark(), before);
+        // The host may have read the one that is there, but not what changed since.
+        mailbox.take(0);
+        let has = mailbox.watermark();
+        assert!(mailbox.push(MessageKind::Changed("tools"), "new".into()));
+        assert_eq!(mailbox.lock().messages.len(), SOFT_LIMIT);
+        assert_eq!(mailbox.take(has).unwrap().messages, ["new"]);
     }
 
     #[test]

@@ -244,4 +244,6 @@ impl Calls {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

@@ -44,6 +44,8 @@ pub(super) enum HttpError {
     Busy(String),
     #[error("this session has too many connections open; wait for answers before sending more")]
     Crowded,
+    #[error("a message with this number has arrived before; this one was not run")]
+    Duplicate,
     #[error("only on the unix socket")]
     SocketOnly,
     #[error("{0}")]
@@ -109,6 +111,7 @@ impl HttpError {
             Self::HopMismatch { .. } => StatusCode::UPGRADE_REQUIRED,
             Self::Draining(_) | Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Crowded => StatusCode::TOO_MANY_REQUESTS,
+            Self::Duplicate => StatusCode::CONFLICT,
             Self::Rpc(complaint) => complaint.status,
         }
     }
@@ -122,7 +125,7 @@ impl IntoResponse for HttpError {
                 rpc::error_without_id(&error.to_string())
             }
             Self::Rpc(complaint) => complaint.body(),
-            Self::TooLarge | Self::Crowded => {
+            Self::TooLarge | Self::Crowded | Self::Duplicate => {
                 fault("null", &serde_json::json!({ "code": INVALID_REQUEST, "message": self.to_string() }))
             }
             _ => serde_json::json!({ "error": self.to_string() }).to_string().into_bytes(),

@@ -123,7 +123,8 @@ where
             return Err(HttpError::BadHeader(SEQ_HEADER));
         }
         Some(seq) => {
-            let seq = seq.to_str().ok().and_then(|seq| seq.parse().ok()).filter(|seq| *seq > 0);
+            let seq = seq.to_str().ok().and_then(|seq| seq.parse().ok());
+            let seq = seq.filter(|seq| (1..u64::MAX).contains(seq));
             Some(session.admit(seq.ok_or(HttpError::BadHeader(SEQ_HEADER))?))
         }
     };
@@ -132,7 +133,7 @@ where
         // The ticket is released, so later messages do not wait for this number.
         return Err(HttpError::Crowded);
     }
-    let (mut ticket, duplicate) = match admission {
+    let (mut ticket, is_duplicate) = match admission {
         Some(Admission::Ticket(ticket)) => (Some(ticket), false),
         Some(Admission::Duplicate) => (None, true),
         None => (None, false),
@@ -141,18 +142,23 @@ where
         // Do not wait forever for an earlier message that never comes.
         if tokio::time::timeout(SEQUENCE_TIMEOUT, ticket.wait()).await.is_err() {
             ticket.give_up_waiting();
-            // Earlier messages that have arrived still go first; this takes no time unless one of them hangs.
-            let _ = tokio::time::timeout(SEQUENCE_TIMEOUT, ticket.wait()).await;
+            // Earlier messages that have arrived still go first, however long their bodies take: the order
+            // holds, and only this session waits.
+            ticket.wait().await;
         }
     }
     if let Some(messages) = batch::parse(&session, &head.headers, &body)? {
+        if is_duplicate {
+            return Err(HttpError::Duplicate);
+        }
         let answers = SequenceTicket::hold(ticket, batch::answer(daemon, face, &session, &messages)).await?;
         return Ok(with_watermark(&session, answers));
     }
     let message = Message::parse(&body)?;
     log(&message, body.len());
     match message {
-        Message::Request { .. } if duplicate => Ok(with_watermark(&session, Err(StatusCode::NO_CONTENT))),
+        // Run at most once. A host that still waits for an answer gets one.
+        Message::Request { .. } if is_duplicate => Err(HttpError::Duplicate),
         Message::Request { id, method, params } => {
             let method = method.name();
             let request = IncomingRequest { id, method: &method, params };

@@ -69,6 +69,9 @@ impl Breaker {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -182,4 +182,6 @@ impl PoolState {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

@@ -21,42 +21,100 @@ pub(super) struct Sequencer {
 #[derive(Debug)]
 struct SequencerState {
     next: u64,
+    /// Whether the message with the number `next` has its turn.
+    is_taken: bool,
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
     /// Numbers released before it was their turn.
     passed: BTreeSet<u64>,
     /// Numbers below this one are not waited for if they have not arrived.
     given_up: u64,
+    missed: MissedNumbers,
+}
+
+/// Numbers below the next one that never arrived, as ranges: the first number, and the one after the last.
+#[derive(Debug, Default)]
+struct MissedNumbers(BTreeMap<u64, u64>);
+
+/// A shim has at most some hundred messages under way, so it has no more gaps than that. The lowest are
+/// forgotten: their messages are refused.
+const MAX_MISSED_RANGES: usize = 1024;
+
+impl MissedNumbers {
+    fn insert(&mut self, first: u64, end: u64) {
+        if first < end {
+            self.0.insert(first, end);
+        }
+        while self.0.len() > MAX_MISSED_RANGES {
+            self.0.pop_first();
+        }
+    }
+
+    /// Whether this number was missing until now.
+    fn take(&mut self, seq: u64) -> bool {
+        let found = self.0.range(..=seq).next_back().map(|(first, end)| (*first, *end));
+        let Some((first, end)) = found.filter(|(_, end)| seq < *end) else { return false };
+        self.0.remove(&first);
+        self.insert(first, seq);
+        self.insert(seq + 1, end);
+        true
+    }
 }
 
 impl SequencerState {
-    /// Moves to the next number that is still expected, and admits it if it is waiting.
+    /// Moves to the next number that is still expected, and admits it if it is waiting. A message that has
+    /// its turn is not overtaken, however long its body takes.
     fn advance(&mut self) {
+        if self.is_taken {
+            return;
+        }
         if self.next < self.given_up {
             let first = self.waiting.keys().next().map_or(self.given_up, |first| self.given_up.min(*first));
-            self.next = self.next.max(first);
-            self.passed = self.passed.split_off(&self.next);
+            self.skip_to(first);
         }
         while self.passed.remove(&self.next) {
             self.next += 1;
         }
         if let Some(call) = self.waiting.remove(&self.next) {
+            self.is_taken = true;
             let _ = call.send(());
         }
+    }
+
+    /// Passes over the numbers before this one. Those that have not arrived are missed.
+    fn skip_to(&mut self, next: u64) {
+        let passed = std::mem::take(&mut self.passed);
+        for seq in passed {
+            if seq < next {
+                self.missed.insert(self.next, seq);
+                self.next = seq + 1;
+            } else {
+                self.passed.insert(seq);
+            }
+        }
+        self.missed.insert(self.next, next);
+        self.next = self.next.max(next);
     }
 }
 
 impl Default for Sequencer {
     fn default() -> Self {
-        let state =
-            SequencerState { next: 1, waiting: BTreeMap::new(), passed: BTreeSet::new(), given_up: 0 };
+        let state = SequencerState {
+            next: 1,
+            is_taken: false,
+            waiting: BTreeMap::new(),
+            passed: BTreeSet::new(),
+            given_up: 0,
+            missed: MissedNumbers::default(),
+        };
         Self { state: Mutex::new(state) }
     }
 }
 
 #[derive(Debug)]
 pub enum Admission {
+    /// Also for a late message that was passed over: it has its turn at once.
     Ticket(SequenceTicket),
-    /// This number has been seen before; its message was cancelled.
+    /// A message with this number has arrived before.
     Duplicate,
 }
 
@@ -72,10 +130,17 @@ impl Sequencer {
     pub(super) fn admit(session: Arc<Session>, seq: u64) -> Admission {
         let called = {
             let mut state = session.sequencer.lock();
-            if seq < state.next || state.passed.contains(&seq) || state.waiting.contains_key(&seq) {
+            let is_late = seq < state.next && state.missed.take(seq);
+            let is_next = seq == state.next && !state.is_taken;
+            let is_ahead =
+                seq > state.next && !state.passed.contains(&seq) && !state.waiting.contains_key(&seq);
+            if is_next {
+                state.is_taken = true;
+            }
+            if !(is_late || is_next || is_ahead) {
                 return Admission::Duplicate;
             }
-            (seq > state.next).then(|| {
+            is_ahead.then(|| {
                 let (call, called) = oneshot::channel();
                 state.waiting.insert(seq, call);
                 called
@@ -94,6 +159,7 @@ impl Sequencer {
             state.passed.insert(seq);
             return;
         }
+        state.is_taken = false;
         state.next += 1;
         state.advance();
     }
@@ -147,6 +213,9 @@ impl Drop for SequenceTicket {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -197,7 +266,6 @@ mod tests {
         assert!(is_admitted(&mut second) && !is_admitted(&mut third));
         drop(second);
         assert!(is_admitted(&mut third));
-        assert!(matches!(session.admit(1), Admission::Duplicate));
         drop(third);
         assert!(is_admitted(&mut ticket(&session, 4)));
     }
@@ -233,7 +301,59 @@ mod tests {
     }
 
     #[test]
+    fn a_late_message_that_was_passed_over_is_admitted_once() {
+        let session = anonymous_session();
+        let mut ninth = ticket(&session, 9);
+        drop(ticket(&session, 4));
+        ninth.give_up_waiting();
+        assert!(is_admitted(&mut ninth));
+        for seq in [6, 1, 8, 5, 3, 2, 7] {
+            let mut late = ticket(&session, seq);
+            assert!(is_admitted(&mut late), "{seq}");
+            assert!(matches!(session.admit(seq), Admission::Duplicate), "{seq}");
+            drop(late);
+            assert!(matches!(session.admit(seq), Admission::Duplicate), "{seq}");
+        }
+        // This one has arrived, and was dropped.
+        assert!(matches!(session.admit(4), Admission::Duplicate));
+        assert!(session.sequencer.lock().missed.0.is_empty());
+        drop(ninth);
+        assert!(is_admitted(&mut ticket(&session, 10)));
+    }
+
+    #[test]
+    fn a_message_that_has_its_turn_is_not_overtaken() {
+        let session = anonymous_session();
+        let first = ticket(&session, 1);
+        let mut third = ticket(&session, 3);
+        third.give_up_waiting();
+        assert!(!is_admitted(&mut third), "the body of the first is still arriving");
+        drop(first);
+        assert!(is_admitted(&mut third), "the second is given up");
+    }
+
+    #[test]
+    fn missed_numbers_are_remembered_up_to_a_limit() {
+        let session = anonymous_session();
+        let gaps = MAX_MISSED_RANGES as u64 + 10;
+        for gap in 1..=gaps {
+            let mut after = ticket(&session, 2 * gap);
+            after.give_up_waiting();
+            assert!(is_admitted(&mut after));
+        }
+        assert!(matches!(session.admit(1), Admission::Duplicate));
+        assert!(is_admitted(&mut ticket(&session, 2 * gaps - 1)));
+        assert!(session.sequencer.lock().missed.0.len() < MAX_MISSED_RANGES);
+    }
+
+    #[test]
     fn a_number_is_admitted_once() {
+        let session = anonymous_session();
+        let zeroth = session.admit(0);
+        assert!(matches!(zeroth, Admission::Duplicate));
+        let held = ticket(&session, 1);
+        assert!(matches!(session.admit(1), Admission::Duplicate), "it has its turn");
+        drop(held);
         let session = anonymous_session();
         drop(ticket(&session, 1));
         drop(ticket(&session, 3));

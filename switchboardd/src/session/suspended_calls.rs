@@ -182,6 +182,9 @@ impl SuspendedCalls {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

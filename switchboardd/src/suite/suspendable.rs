@@ -128,6 +128,24 @@ impl SuspendableCall {
         }
     }
 
+    /// A call of no suite.
+    #[cfg(test)]
+    pub(crate) fn hanging(
+        caller: &Arc<Caller>,
+        answer: impl Future<Output = Result<SuiteReply, Failure>> + Send + 'static,
+    ) -> Self {
+        Self {
+            waiting: Box::pin(answer),
+            caller: caller.clone(),
+            child: "kid".into(),
+            child_call: None,
+            suspended: false,
+            handed_on: false,
+            missing_capability: None,
+            longest: Duration::from_secs(3600),
+        }
+    }
+
     /// Runs until there is a response or a question.
     pub async fn run_until_input(mut self) -> Result<SuiteReply, Failure> {
         let caller = self.caller.clone();

@@ -99,7 +99,8 @@ pub(crate) fn run(target: &str, mut case: impl FnMut(&mut Random)) {
     }
     let cases = std::env::var("SWITCHBOARD_FUZZ_CASES").ok().and_then(|text| text.parse().ok());
     let (start, mut slowest) = (Instant::now(), Duration::ZERO);
-    for number in 0..cases.unwrap_or(CASES) {
+    let first = std::env::var("SWITCHBOARD_FIRST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    for number in first..first + cases.unwrap_or(CASES) {
         let _number = Number(target, number);
         let begun = Instant::now();
         case(&mut Random(number));

@@ -125,8 +125,16 @@ impl Session {
     }
 
     /// `None` if the connection was closed.
-    async fn send(&self, mut message: Value) -> Option<(u16, Value)> {
+    async fn send(&self, message: Value) -> Option<(u16, Value)> {
+        self.send_late(message, 0).await
+    }
+
+    /// Sends a message some time after its number was taken; the messages after it wait for it, up to a limit.
+    async fn send_late(&self, mut message: Value, ms: u64) -> Option<(u16, Value)> {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        if ms > 0 {
+            sleep(Duration::from_millis(ms)).await;
+        }
         if message.get("id").is_some_and(|id| id == 0) {
             message["id"] = number.into();
         }
@@ -170,7 +178,8 @@ impl Session {
         } else {
             FOREVER
         };
-        let Ok(answer) = timeout(limit, self.send(request)).await else {
+        let late = random.one_of(&[0, 0, 0, 0, 0, 0, 0, 300, 9_000, 12_000, 25_000]);
+        let Ok(answer) = timeout(limit, self.send_late(request, late)).await else {
             if limit == FOREVER {
                 self.way.law.broken(&format!("call {token} was never answered"));
             }

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The shortest pause between the crash of a server and its next start.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+/// The pauses between a crash of a server and its next start, by the number of its latest crashes.
+const PAUSES: [u64; 5] = [200, 400, 800, 1_600, 30_000];
+
+/// Crashes within this time before the last one count for certain: the daemon learns of each a little later.
+const CRASH_WINDOW: Duration = Duration::from_secs(55);
 
 /// A call, known by a number that no other call of the run has.
 pub(crate) type Token = u64;
@@ -25,8 +28,8 @@ struct Seen {
     /// Calls that a server received.
     received: BTreeSet<Token>,
     answered: BTreeSet<Token>,
-    /// When a process of this launch last crashed.
-    crashes: BTreeMap<String, Duration>,
+    /// When processes of this launch crashed.
+    crashes: BTreeMap<String, Vec<Duration>>,
     /// Processes that run, by number.
     running: BTreeSet<u32>,
     /// Questions that a host has received and neither answered nor seen cancelled: host, id, call.
@@ -59,12 +62,15 @@ impl Law {
     pub(crate) fn started(&self, launch: &str, pid: u32) {
         self.with(format!("{launch} starts as {pid}"), |seen, now| {
             seen.running.insert(pid);
-            if let Some(crash) = seen.crashes.get(launch)
-                && now < *crash + SHORTEST_PAUSE
-                && now > *crash
-            {
-                let pause = (now - *crash).as_millis();
-                seen.broken.push(format!("{launch} was started again {pause} ms after a crash"));
+            let crashes = seen.crashes.get(launch).map_or(&[][..], Vec::as_slice);
+            if let Some(last) = crashes.last().filter(|last| now > **last) {
+                let recent = crashes.iter().filter(|crash| **crash + CRASH_WINDOW >= *last).count();
+                let due = Duration::from_millis(PAUSES[recent.min(PAUSES.len()) - 1]);
+                let pause = now - *last;
+                if pause < due {
+                    let broken = format!("{launch} was started again {pause:?} after {recent} crashes");
+                    seen.broken.push(broken);
+                }
             }
         });
     }
@@ -75,7 +81,7 @@ impl Law {
 
     pub(crate) fn crashed(&self, launch: &str, pid: u32) {
         self.with(format!("{launch} crashes as {pid}"), |seen, now| {
-            seen.crashes.insert(launch.to_owned(), now);
+            seen.crashes.entry(launch.to_owned()).or_default().push(now);
         });
     }
 
@@ -133,6 +139,19 @@ impl Law {
         let prefix = format!("{server} ");
         self.with(format!("crashes of {server} are forgotten"), |seen, _| {
             seen.crashes.retain(|launch, _| !launch.starts_with(&prefix));
+        });
+    }
+
+    /// Judged long after the last host has left: nothing runs but spares.
+    pub(crate) fn at_rest(&self, spares: u64) {
+        self.with("no host is left".to_owned(), |seen, _| {
+            let Seen { running, broken, open_questions, .. } = seen;
+            if running.len() as u64 > spares {
+                broken.push(format!("{running:?} run for nobody; {spares} spares may"));
+            }
+            for (host, id) in open_questions.keys() {
+                broken.push(format!("question {id} of host {host} outlives its session"));
+            }
         });
     }
 

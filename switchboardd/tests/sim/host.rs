@@ -87,9 +87,17 @@ impl Host {
         got.body
     }
 
+    /// The number of the next message.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Sends one message on a connection of its own; a request gets the next number as its id.
-    pub(crate) async fn send(&self, mut message: Value) -> Response {
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+    pub(crate) async fn send(&self, message: Value) -> Response {
+        self.send_numbered(self.next_number(), message).await
+    }
+
+    pub(crate) async fn send_numbered(&self, number: u64, mut message: Value) -> Response {
         if message.get("id").is_some() {
             message["id"] = number.into();
         }
