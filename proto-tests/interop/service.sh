@@ -136,7 +136,7 @@ expect '0 would write *would have the daemon*would systemctl --user enable --now
 
 begin slow '{"ms":2500}'
 await "the call to begin" under_way
-expect '0 *the daemon is kept from now on*' "$(says switchboard service install)" "it is installed"
+expect '0 *the service is installed*' "$(says switchboard service install)" "it is installed"
 receive
 expect '*"ok":true*' "$answer" "the call that was under way finished"
 call echo '{}'

@@ -198,7 +198,7 @@ fn allow_is_refused_without_a_terminal_or_when_run_by_an_agent() {
     project.child("k", &["v1"]);
     let refused = home.command(&["allow"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("run it on a terminal"), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("run this on a terminal"), "{refused:?}");
     for name in ["CLAUDECODE", "GEMINI_CLI", "AI_AGENT", "CODEX_X", "CURSOR_X"] {
         for value in ["1", ""] {
             let terminal = Terminal::start(&home, project.path(), &["allow"], &[(name, value)]);
@@ -225,7 +225,7 @@ fn a_server_cannot_be_allowed_before_its_program_exists() {
     project.define("k", &home.entry(&program, &["echo", "v1"], &[]));
     let screen = project.on_terminal(&["allow"], "y\n");
     assert_eq!(screen.code, Some(4), "{}", screen.text);
-    assert!(screen.text.contains("before its program is there"), "{}", screen.text);
+    assert!(screen.text.contains("once its program is installed"), "{}", screen.text);
     project.define("k", &home.entry(Path::new("no-such-program"), &[], &[]));
     assert_eq!(project.on_terminal(&["allow"], "y\n").code, Some(4));
     assert!(!trust_file(&home).exists());

@@ -243,7 +243,7 @@ fn a_stopped_child_times_out_its_own_callers_only() {
     let pid = shim.pid_of("k");
     other.pid_of("well");
     // What the other server's callers wait for, without and with a stopped server beside it.
-    let mut times = |shim: &mut Shim| {
+    let times = |shim: &mut Shim| {
         let mut times: Vec<Duration> = (0..20)
             .map(|_| {
                 let asked = Instant::now();

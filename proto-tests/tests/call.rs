@@ -106,7 +106,7 @@ fn a_held_server_is_neither_called_nor_shown() {
     let status = stdout(&home.command(&["status"]));
     assert!(status.contains("  notes ") && status.contains("held"), "{status}");
     let listed = stdout(&home.command(&["ls"]));
-    assert!(listed.contains("notes_suite") && listed.contains("held"), "{listed}");
+    assert!(listed.contains("  notes ") && listed.contains("held"), "{listed}");
 }
 
 #[test]

@@ -163,8 +163,8 @@ const DYING: &[Row] = &[
     ("half-line-then-death", &[Fault("child_exited", "status 1")]),
     ("last-line-unterminated", &[Echo]),
     ("closes-stdout", &[Fault("child_exited", "closed its output")]),
-    // A child whose stdin is closed is replaced.
-    ("closes-stdin", &[Echo, Echo, Echo, Echo]),
+    // A child whose stdin is closed is replaced; with each one the pause before the next grows.
+    ("closes-stdin", &[Echo, Echo, EchoOr("child_resting"), EchoOr("child_resting")]),
     ("ignores-eof", &[Echo]),
     ("ignores-term", &[Echo]),
     ("slow-exit 300", &[Echo]),

@@ -35,7 +35,7 @@ fn a_dry_run_lists_suites_and_subtools_without_a_daemon() {
     home.child("kid", &["echo"]);
     home.config(&json!({"suites": {"kid": {"suiteName": "toys", "expose": {"deny": ["crash"]}}}}));
     let text = said(&switchboard(&home, &["--dry-run"]));
-    assert!(text.lines().any(|line| line.starts_with("toys ")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("kid  (suite toys, ")), "{text}");
     assert!(text.lines().any(|line| line.trim_start().starts_with("echo ")), "{text}");
     assert!(text.lines().any(|line| line.trim_start().starts_with("- crash")), "{text}");
     assert!(home.processes().is_empty(), "{:#?}", home.processes());
@@ -49,7 +49,8 @@ fn a_dry_run_says_which_child_failed_and_lists_the_rest() {
     let output = switchboard(&home, &["--dry-run"]);
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(out.contains("good_suite") && out.contains("echo"), "{out}");
+    assert!(out.lines().any(|line| line.starts_with("good  (")) && out.contains("    echo "), "{out}");
+    assert!(out.contains("1 of 2 servers answers; these do not: bad"), "{out}");
     assert!(err.contains("`bad`") && err.contains("EVIL_TOKEN"), "{err}");
 }
 
@@ -232,7 +233,7 @@ fn an_invalid_config_prevents_neither_restart_nor_dry_run() {
     let output = switchboard(&home, &["--dry-run"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(out.lines().any(|line| line.starts_with("toys ")), "{out}");
+    assert!(out.lines().any(|line| line.starts_with("kid  (suite toys, ")), "{out}");
     assert!(err.contains(mistake) && err.contains("last version of it without a mistake"), "{err}");
     said(&switchboard(&home, &["stop"]));
 }

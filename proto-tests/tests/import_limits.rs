@@ -150,7 +150,7 @@ fn the_limits_of_a_host_that_comes_later_are_added() {
         &servers(&json!({"includeTools": ["echo", "where", "eat"], "excludeTools": ["eat"]})),
     );
     let told = said(&home, &["import", "--remove", "--yes"], 0);
-    assert!(told.contains("fs (Gemini CLI): the same server as `fs`\n  only `eat`, `echo` and `where` can be used, and `eat` cannot"), "{told}");
+    assert!(told.contains("fs (Gemini CLI): already there as `fs`\n  only `eat`, `echo` and `where` can be used, and `eat` cannot"), "{told}");
     let now = suite(&home, "fs");
     assert_eq!(now["expose"], json!({"allow": ["eat", "echo", "where"], "deny": ["crash", "eat"]}));
     assert_eq!(now["description"], "mine");

@@ -82,10 +82,14 @@ fn the_last_lines_are_shown_with_their_time() {
     until_true("the last word", TEST_TIMEOUT, || shown().contains("word 5"));
     let text = shown();
     assert_eq!(text.lines().count(), 2, "{text}");
-    assert!(text.starts_with("20") && text.contains("Z word 4"), "{text}");
+    // `2026-11-18 14:02:11`, by the clock of the user.
+    let (time, said) = text.lines().next().unwrap().split_at("2026-11-18 14:02:11".len());
+    let is_time = time.starts_with("20") && time.bytes().all(|b| b.is_ascii_digit() || b"- :".contains(&b));
+    assert!(is_time && said == " word 4", "{text}");
     let told: Value =
         serde_json::from_slice(&home.command(&["logs", "kid", "--json", "-n", "1"]).stdout).unwrap();
     assert_eq!(told["lines"][0]["text"], "word 5", "{told}");
+    assert!(told["lines"][0]["at"].as_str().unwrap().ends_with('Z'), "{told}");
 }
 
 #[test]

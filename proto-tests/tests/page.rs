@@ -463,7 +463,7 @@ fn the_details_of_a_server_are_for_the_page_only() {
     assert!(names.contains(&"echo") && !names.contains(&"die"), "{told}");
     assert!(!told.to_string().contains("inputSchema"), "{told}");
     assert!(told["stderr"].is_array() && told["directory"].is_string(), "{told}");
-    assert_eq!(read("/suites/keyed_suite/details").json()["command"], "/nowhere --api-key •••");
+    assert_eq!(read("/suites/keyed_suite/details").json()["command"], "/nowhere --api-key '•••'");
     // Of a held server, nothing of its own words; and a page loads no workspace.
     let query = |folder: &std::path::Path| format!("?workspace={}", folder.display());
     let told = read(&format!("/suites/theirs_suite/details{}", query(project.path()))).json();

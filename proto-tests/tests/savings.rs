@@ -19,11 +19,15 @@ fn tokens(text: &str) -> i64 {
 
 /// Tokens of a tool as a host shows it to a model.
 fn tokens_of(tool: &Value) -> i64 {
+    tokens(&shown(tool))
+}
+
+fn shown(tool: &Value) -> String {
     let mut seen = json!({"name": tool["name"], "inputSchema": tool["inputSchema"]});
     if let Some(description) = tool.get("description") {
         seen["description"] = description.clone();
     }
-    tokens(&seen.to_string())
+    seen.to_string()
 }
 
 fn number(value: &Value) -> i64 {
@@ -90,13 +94,12 @@ fn everything_that_a_host_is_shown_counts() {
     let opened = shim.initialize();
     let tools = shim.tools();
     assert_eq!(tools.keys().collect::<Vec<_>>(), ["find", "fs_suite", "fs_suite_write"]);
-    assert_eq!(
-        number(&of(&all, "fs")["shown"]),
-        tokens_of(&tools["fs_suite"]) + tokens_of(&tools["fs_suite_write"]),
-        "{all}"
-    );
+    // Side by side in one list: a token can reach from one into the next.
+    let both = ["fs_suite", "fs_suite_write"].map(|name| shown(&tools[name])).join(",");
+    assert_eq!(number(&of(&all, "fs")["shown"]), tokens(&both), "{all}");
     let instructions = tokens(opened["result"]["instructions"].as_str().unwrap());
-    assert!(number(&all["perSession"]["instructions"]) >= instructions + tokens_of(&tools["find"]), "{all}");
+    let counted = number(&all["perSession"]["instructions"]);
+    assert!(counted >= instructions + tokens_of(&tools["find"]) - 1, "{all}");
 }
 
 #[test]

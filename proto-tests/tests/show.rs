@@ -510,7 +510,11 @@ fn auto_shows_real_servers_with_one_or_two_tools() {
             |server: &str| daemon.suite(server)["show"]["whySuite"].as_str().unwrap_or_default().to_owned();
         ["git", "tavily"].iter().all(|server| why(server).contains(" tokens; the suite and what it answers "))
     });
-    assert_eq!(names(&mut shim), ["convert_time", "fetch", "get_current_time", "git_suite", "tavily_suite"]);
+    // `git` marks what only reads: its suite is two tools.
+    assert_eq!(
+        names(&mut shim),
+        ["convert_time", "fetch", "get_current_time", "git_suite", "git_suite_write", "tavily_suite"]
+    );
 }
 
 #[test]

@@ -377,7 +377,7 @@ fn sessions_and_commands_agree_on_the_workspace_of_a_folder() {
     }
     for args in [&["ls"][..], &["--dry-run", &root]] {
         let screen = Terminal::start(&home, &deep, args, &[]).answer_all("");
-        assert!(screen.text.contains("k_suite"), "{args:?}: {}", screen.text);
+        assert!(screen.text.contains("mcps/k/.mcp.json"), "{args:?}: {}", screen.text);
     }
     let known = daemon.status()["workspaces"].clone();
     assert_eq!(known.as_array().unwrap().len(), 1, "{known}");

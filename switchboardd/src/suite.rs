@@ -31,6 +31,7 @@ mod purpose;
 mod recorded_call;
 mod refusal;
 mod reply;
+mod sent_call;
 mod shown_arguments;
 mod split;
 pub mod summary;

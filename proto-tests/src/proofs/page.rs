@@ -48,11 +48,11 @@ What Switchboard promises when something fails, is overloaded or is attacked, an
 ```sh install
 .ci/long              # everything, for hours
 .ci/long R1 S3        # these rows
-.ci/long --minutes 30 # as far as it comes; the next call goes on from there
+.ci/long --minutes 30 # as far as it comes; the next call continues from there
 .ci/long --short      # the small sizes
 ```
 
-A run that fails prints the seed to repeat it with, goes on with the next, and ends with exit code 1.
+A run that fails prints the seed to repeat it with, continues with the next, and ends with exit code 1.
 
 ## Promises
 

@@ -230,7 +230,7 @@ pub const ROWS: &[Row] = &[
             run(Proto("shim"), "a_burst_of_notifications_delays_no_other_host"),
             run(Proto("gate"), "headers_have_a_limit_in_size_and_time"),
         ],
-        missing: "1,000 slow connections at once",
+        missing: "1,000 slow connections at the same time",
     },
     Row {
         id: "R14",
@@ -277,7 +277,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         id: "R18",
-        promise: "a server that keeps crashing is started rarely, and its callers know at once why",
+        promise: "a server that keeps crashing is started rarely, and its callers know immediately why",
         bound: "10 starts/min; answers 5 ms while it rests",
         runs: &[run(Proto("breaker"), "a_crashing_child_is_restarted_rarely_and_its_calls_fail_fast")],
         missing: "",
@@ -298,7 +298,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         id: "R21",
-        promise: "daemons that start at once: exactly one serves",
+        promise: "daemons that start at the same time: exactly one serves",
         bound: "1,000 times",
         runs: &[sized(
             Proto("shim"),

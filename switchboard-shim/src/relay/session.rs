@@ -46,7 +46,7 @@ pub(super) struct Link {
     stopped: bool,
     /// When the last attempt at a session failed.
     tried: Instant,
-    /// Whether the current attempt may start a daemon, as far as the host is concerned.
+    /// Whether the current attempt does all that this shim may do. If it fails, it is repeated.
     tries_to_start: bool,
 }
 
@@ -200,7 +200,7 @@ impl Relay {
             self.replay.messages(),
             self.replay.shown.clone(),
         );
-        self.link.tries_to_start = self.is_wanted;
+        self.link.tries_to_start = self.is_wanted || !self.may_start;
         self.link.state = LinkState::Opening(tokio::spawn(open));
     }
 

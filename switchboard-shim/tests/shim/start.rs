@@ -216,6 +216,7 @@ fn a_file_at_the_socket_path_is_not_removed() {
     let install = Install::working();
     std::fs::write(install.path("s.sock"), "precious").unwrap();
     let mut host = Host::run(&mut install.shim());
+    host.request(0, "initialize");
     assert!(host.stderr_line().contains("s.sock"));
     assert_eq!(install.read("s.sock"), "precious");
     host.ping();
@@ -267,7 +268,8 @@ fn the_daemon_gets_the_limits_that_the_shim_was_started_with() {
     let install = Install::new("#!/bin/sh\ncd \"$(dirname \"$0\")\"\nulimit -Sn > soft\nulimit -Hn > hard\n");
     let cramped = install.path("cramped");
     write_script(&cramped, "#!/bin/sh\nulimit -Sn 100\nexec \"$(dirname \"$0\")/switchboard\" \"$@\"\n");
-    let host = Host::run(&mut shim(&cramped, &install.path("s.sock")));
+    let mut host = Host::run(&mut shim(&cramped, &install.path("s.sock")));
+    host.request(0, "initialize");
     assert!(until(|| !install.read("hard").is_empty()));
     assert_eq!(install.read("soft").trim(), "100");
     let ours = std::fs::read_to_string(format!("/proc/{}/limits", host.shim.id())).unwrap();

@@ -3,6 +3,7 @@
 mod choose;
 mod duplicates;
 mod limits;
+mod new_secrets;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use switchboard_definitions::discover::entry::EntryLocation;
 use switchboard_definitions::discover::{SearchScope, expansion_context, read_variables, shapes};
 use switchboard_definitions::document::{Document, Problem};
 use switchboard_definitions::files::text::read_text;
-use switchboard_hosts::import::{ConvertedEntry, Literal, convert, folder_name, has_relative, hide_secrets};
+use switchboard_hosts::import::{ConvertedEntry, convert, folder_name, has_relative, hide_secrets};
 use switchboard_hosts::limits::ToolLimits;
 use switchboard_hosts::limits::rules::RuleFile;
 use switchboard_hosts::machine::Machine;
@@ -35,8 +36,9 @@ use super::setup::{SetupRun, named, refuse_unasked};
 use super::shell_word::shell_word;
 use crate::args::{Args, Import};
 use duplicates::KnownServers;
+use new_secrets::NewSecrets;
 use switchboardd::daemon;
-use switchboardd::secrets::{Secrets, SecretsError, check_name};
+use switchboardd::secrets::{Secrets, SecretsError};
 
 /// One server in a host's file.
 struct HostEntry {
@@ -78,13 +80,6 @@ enum ImportOutcome {
     Left {
         why: String,
     },
-}
-
-/// Secrets to store, collected before anything is written.
-struct NewSecrets<'a> {
-    /// Secrets that are already set.
-    kept: &'a BTreeMap<String, String>,
-    new: BTreeMap<String, String>,
 }
 
 pub(super) async fn run(args: &Args, import: &Import) -> CliExit {
@@ -334,41 +329,9 @@ fn consider(
     Ok(ImportOutcome::Taken { name, definition, secrets, notes, in_workspace })
 }
 
-impl NewSecrets<'_> {
-    /// The name under which the value is stored, or will be.
-    fn name(&self, chosen: &mut BTreeMap<String, String>, literal: Literal) -> Result<String, String> {
-        let Literal { name, value, variable } = literal;
-        let suits = |name: &String| match (self.kept.get(name), chosen.get(name)) {
-            (Some(kept), _) | (None, Some(kept)) => *kept == value,
-            (None, None) => true,
-        };
-        // The same value of the same variable is not stored twice.
-        let is_same = |(known, kept): &(&String, &String)| {
-            let of = |variable: &String| known.strip_suffix(variable.as_str()).is_some_and(is_prefix);
-            **kept == value && variable.as_ref().is_some_and(of)
-        };
-        let has_own = [self.kept, &*chosen].iter().any(|all| all.get(&name) == Some(&value));
-        let shared = self.kept.iter().chain(chosen.iter()).find(is_same).filter(|_| !has_own);
-        let numbered = (2..100).map(|number| format!("{name}_{number}"));
-        let all = shared.map(|(known, _)| known.clone()).into_iter().chain([name.clone()]).chain(numbered);
-        let found =
-            all.into_iter().find(suits).ok_or_else(|| format!("no name is left for its secret `{name}`"))?;
-        check_name(&found).map_err(|error| error.to_string())?;
-        if !self.kept.contains_key(&found) {
-            chosen.insert(found.clone(), value);
-        }
-        Ok(found)
-    }
-}
-
 /// The secret that a note asks for.
 fn asked_secret(note: &str) -> Option<&str> {
     note.strip_prefix("`switchboard secret set ")?.split('`').next()
-}
-
-/// Whether this text may precede a variable in a secret's name.
-fn is_prefix(text: &str) -> bool {
-    text.is_empty() || text.ends_with('_')
 }
 
 fn named_definition(name: &str, body: &Map<String, Value>) -> Value {

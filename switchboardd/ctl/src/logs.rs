@@ -209,7 +209,7 @@ async fn of_file(args: &Args, file: &Path, wish: LogQuery) -> CliExit {
     }
     last.lines.iter().for_each(|line| match args.json {
         true => drop(print_json_line(&json!({ "text": line }))),
-        false => print(&Printable::text(&with_local_time(line))),
+        false => print(&Printable::text(with_local_time(line))),
     });
     if !wish.follow {
         return CliExit::Ok;

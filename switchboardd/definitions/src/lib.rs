@@ -12,6 +12,8 @@ pub mod expand;
 pub mod files;
 pub mod inherited_variables;
 pub mod mask;
+#[cfg(test)]
+mod processor_time;
 pub mod suite_name;
 pub mod time;
 pub mod trust;

@@ -288,7 +288,7 @@ mod tests {
         for (script, expected) in [
             ("#!/bin/sh\necho switchboardd 9.8.7\n", Ok("9.8.7")),
             ("#!/bin/sh\necho switchboardd 9.8.8\n", Err("is version 9.8.7, and the new daemon 9.8.8")),
-            ("#!/bin/sh\necho something else\n", Err("does not say `switchboard`")),
+            ("#!/bin/sh\necho something else\n", Err("does not say `switchboardd`")),
             ("#!/bin/sh\nexit 3\n", Err("exit status: 3")),
             ("#!/no/such/interpreter\n", Err("cannot be run")),
         ] {

@@ -187,7 +187,7 @@ impl<'a> TypeWriter<'a> {
         }
         for key in ["anyOf", "oneOf"] {
             if let Some(all) = members.get(key) {
-                return self.union(items(all), depth, references);
+                return self.union(&items(all), depth, references);
             }
         }
         if let Some(all) = members.get("allOf") {
@@ -285,13 +285,13 @@ impl<'a> TypeWriter<'a> {
     }
 
     /// A union of types; where that is long, inner objects are only `object`.
-    fn union(&mut self, all: Vec<Raw<'a>>, depth: usize, references: usize) -> String {
+    fn union(&mut self, all: &[Raw<'a>], depth: usize, references: usize) -> String {
         let before = self.left_out;
-        let (mut texts, mut more) = self.alternatives(&all, depth, references);
+        let (mut texts, mut more) = self.alternatives(all, depth, references);
         let bytes = texts.iter().map(|text| text.len() + 1).sum::<usize>();
         if depth > 0 && bytes > 2 * MAX_INNER {
             self.left_out = before;
-            (texts, more) = self.alternatives(&all, 0, references);
+            (texts, more) = self.alternatives(all, 0, references);
         }
         self.shortened(texts, more)
     }

@@ -11,36 +11,14 @@ use tokio::time::Instant;
 use super::confirm::ConfirmKey;
 use super::judged_call::JudgedCall;
 use super::outgoing::OutgoingParams;
+use super::sent_call::SentCall;
 use super::{
     CallContext, Confirmation, HostParams, Suite, SuiteReply, arguments, drift, lenient, tool_error,
 };
 use crate::caller::Caller;
-use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
+use crate::child::{ChildError, ChildId, ChildRequest, InFlight};
 use crate::pool::{Lease, PoolError};
 use crate::suite::failure::Failure;
-
-/// A request that was sent to a child, with the lease on that child.
-pub struct SentCall {
-    pub(super) call: InFlight,
-    pub(super) lease: Lease,
-}
-
-impl SentCall {
-    pub async fn answer(self, limits: Limits) -> Result<ChildResponse, ChildError> {
-        self.answer_and_lease(limits).await.0
-    }
-
-    /// `answer`, for callers that send more requests to the same child.
-    pub(super) async fn answer_and_lease(self, limits: Limits) -> (Result<ChildResponse, ChildError>, Lease) {
-        let answer = self.call.answer(limits).await;
-        match &answer {
-            Ok(_) => self.lease.member().note_served(),
-            Err(ChildError::Silent { .. }) => self.lease.probe(),
-            Err(_) => {}
-        }
-        (answer, self.lease)
-    }
-}
 
 impl Suite {
     pub(super) async fn call(

@@ -14,8 +14,8 @@ use switchboard_wire::raw::Raw;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::call::SentCall;
 use super::outgoing::OutgoingParams;
+use super::sent_call::SentCall;
 use super::{CallContext, Suite, SuiteReply};
 use crate::caller::Caller;
 use crate::child::ChildError;

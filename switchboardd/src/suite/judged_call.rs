@@ -5,9 +5,9 @@ use switchboard_definitions::config::Scope;
 use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 
-use super::call::SentCall;
 use super::confirm::ConfirmKey;
 use super::outgoing::OutgoingParams;
+use super::sent_call::SentCall;
 use super::{CallContext, Suite, SuitePart, SuiteReply};
 use crate::child::{ChildError, InFlight};
 use crate::pool::Lease;
@@ -26,7 +26,7 @@ pub enum JudgedCall {
 }
 
 /// The same, for one child.
-enum Step {
+enum JudgedStep {
     Sent(InFlight),
     Refused(SuiteReply),
     AskUser(ConfirmKey),
@@ -49,10 +49,10 @@ impl Suite {
         let mut replaced = 0;
         let judged = loop {
             match self.judge_and_send(&lease, call, args, params).await {
-                Ok(Step::Sent(call)) => break JudgedCall::Sent(SentCall { call, lease }),
-                Ok(Step::Refused(reply)) => break JudgedCall::Refused(reply),
+                Ok(JudgedStep::Sent(call)) => break JudgedCall::Sent(SentCall { call, lease }),
+                Ok(JudgedStep::Refused(reply)) => break JudgedCall::Refused(reply),
                 // Nobody waits for a child or for its turn while the user thinks.
-                Ok(Step::AskUser(key)) => break JudgedCall::AskUser(key),
+                Ok(JudgedStep::AskUser(key)) => break JudgedCall::AskUser(key),
                 Err(Failure::Child { error: ChildError::Unsent, .. }) if replaced < MAX_REPLACED => {
                     replaced += 1;
                     let next = self.next_lease(lease, call.caller).await;
@@ -74,7 +74,7 @@ impl Suite {
         call: CallContext<'_>,
         args: Option<Raw<'_>>,
         params: &OutgoingParams<'_>,
-    ) -> Result<Step, Failure> {
+    ) -> Result<JudgedStep, Failure> {
         let subtool = call.tool.unwrap_or_default();
         let failed = |error| self.failed(call.tool, error);
         // What is forwarded as it is, the server checks itself.
@@ -83,7 +83,7 @@ impl Suite {
             && self.settings.validate != Some(false)
             && let Some(refusal) = self.check(lease, call, subtool, args).await?
         {
-            return Ok(Step::Refused(refusal));
+            return Ok(JudgedStep::Refused(refusal));
         }
         self.refuse_changed(lease, subtool, call.asked).await?;
         if call.part != SuitePart::Whole || self.settings.confirm.is_set() {
@@ -100,7 +100,7 @@ impl Suite {
             if !call.confirmed
                 && let Some(key) = self.must_confirm(call.caller, subtool, tool)
             {
-                return Ok(Step::AskUser(key));
+                return Ok(JudgedStep::AskUser(key));
             }
         }
         if !is_forwarded {
@@ -112,6 +112,6 @@ impl Suite {
         }
         let request = call.to_child(methods::TOOLS_CALL);
         let sent = self.send_when_room(lease, request, |id, out| params.write(id, out)).await;
-        sent.map(Step::Sent).map_err(failed)
+        sent.map(JudgedStep::Sent).map_err(failed)
     }
 }

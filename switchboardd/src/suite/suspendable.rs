@@ -17,8 +17,8 @@ use switchboard_mcp::era::{ProtocolEra, question};
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
 
-use super::call::SentCall;
 use super::outgoing::OutgoingParams;
+use super::sent_call::SentCall;
 use super::{CallContext, Suite, SuiteReply};
 use crate::caller::{Caller, InputEntry, StatelessRequest};
 use crate::child::{ChildError, ChildId, ChildResponse};

@@ -61,7 +61,7 @@ pub(super) async fn follow(path: &Path, mut file: File, as_json: bool) -> io::Re
     let mut copy = |file: &mut File| {
         copy_lines(file, &mut begun, &mut |line| match as_json {
             true => print_json_line(&json!({ "text": line })),
-            false => try_print(&Printable::text(&with_local_time(line))),
+            false => try_print(&Printable::text(with_local_time(line))),
         })
     };
     loop {

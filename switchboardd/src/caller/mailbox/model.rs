@@ -42,7 +42,7 @@ impl ReferenceStateMachine for Host {
     }
 
     fn transitions(_: &Self) -> BoxedStrategy<Event> {
-        let push = (0..9_u8, prop_oneof![6 => 2..12_usize, 1 => 12..100, 1 => 600..700_usize]);
+        let push = (0..9_u8, prop_oneof![6 => 2..12_usize, 1 => 12..100_usize, 1 => 600..700_usize]);
         prop_oneof![
             8 => push.prop_map(|(kind, bytes)| Event::Push { kind, bytes }),
             1 => any::<(bool, bool)>().prop_map(|(is_lost, keep)| Event::Read { is_lost, keep }),

@@ -280,6 +280,7 @@ impl Test {
         assert_eq!(self.ended[number], 1, "question {number} ended twice");
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "each event is applied once")]
     fn apply_event(&mut self, event: Event, now: Instant, after: &Reference) {
         let Self { calls, before, .. } = self;
         match event {
@@ -297,7 +298,8 @@ impl Test {
             }
             Event::ChildAnswers(at) => {
                 let body = Bytes::from(format!("{{\"id\":{at}}}"));
-                let response = ChildResponse { body, id: 6..7, era: ProtocolEra::Legacy, error: None };
+                let era = ProtocolEra::Legacy;
+                let response = ChildResponse { body, id: 6..7, era, error: None, asked: Duration::ZERO };
                 let expected = match before.calls[at].end {
                     CallEnd::Open => Delivery::ToCaller,
                     CallEnd::Overdue | CallEnd::Abandoned => Delivery::Late,

@@ -16,7 +16,8 @@ export function drawErrors(status, whole, serverName) {
     const [what, quote] = [el("bdi"), el("div", { class: "quote" })];
     quote.append(what);
     const head = el("p", {}, el("bdi", { class: "strong" }, place(error, serverName)), el("span", { class: "quiet" }, ` ${kind(error.kind ?? "")} `), times);
-    failure(what, error.kind === "tool_error" ? "" : (error.message ?? ""));
+    // That a result says `isError` is said by its kind already.
+    failure(what, /says `isError`$/.test(error.message ?? "") ? "" : (error.message ?? ""));
     return {
       node: el("li", {}, since, el("div", {}, head, quote)),
       update(error) {

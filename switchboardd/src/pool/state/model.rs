@@ -21,9 +21,8 @@ use crate::system::model;
 const HOSTS: usize = 3;
 
 static CALLERS: LazyLock<Vec<Arc<Caller>>> = LazyLock::new(|| (0..HOSTS).map(|_| Caller::named()).collect());
-static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-});
+static RUNTIME: LazyLock<tokio::runtime::Runtime> =
+    LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
 
 /// What the pool is set to. Everything else is counted beside the pool, in `Test`.
 #[derive(Debug, Clone)]
@@ -72,7 +71,7 @@ impl ReferenceStateMachine for Settings {
             5 => which().prop_map(Event::IsReleased),
             2 => (which(), any::<bool>()).prop_map(|(which, is_kill)| Event::ChildCrashes { which, is_kill }),
             1 => which().prop_map(Event::ChildRetires),
-            4 => prop_oneof![0..300_u64, 300..3_000, 20_000..40_000_u64].prop_map(Event::Waits),
+            4 => prop_oneof![0..300_u64, 300..3_000_u64, 20_000..40_000_u64].prop_map(Event::Waits),
         ]
         .boxed()
     }
