@@ -58,7 +58,7 @@ pub struct Caller {
 #[derive(Debug)]
 enum CallerKind {
     /// A session of one host.
-    Session(SessionCaller),
+    Session(Box<SessionCaller>),
     /// One call of a host, with its own event stream.
     Stream(StreamCaller),
     /// One modern request of a host.
@@ -164,7 +164,7 @@ impl Caller {
             folder: Mutex::default(),
             closed: AtomicBool::new(false),
         };
-        Self::of(CallerKind::Session(session))
+        Self::of(CallerKind::Session(Box::new(session)))
     }
 
     /// One call of this host, with its own event stream.

@@ -178,6 +178,11 @@ impl Catalog {
         self.instructions() + &self.listed_tools.find_tool()
     }
 
+    /// Formats what is now known about the servers, for the next `renew_tools`; not for the event loop.
+    pub fn prepare_tools(&self) {
+        self.listed_tools.prepare(&self.suites);
+    }
+
     /// Adopts what is now known about the servers. Returns when to call this again, if a change has to wait.
     pub fn renew_tools(&self, now: Instant) -> Option<Instant> {
         self.listed_tools.renew(&self.suites, |name| self.is_reserved(name), now)

@@ -7,6 +7,8 @@ pub mod container;
 #[cfg(any(target_os = "macos", test))]
 pub mod descendants;
 pub mod kill_sequence;
+#[cfg(any(target_os = "macos", test))]
+pub mod look_times;
 pub mod memory;
 pub mod order;
 pub mod process_tree;

@@ -36,6 +36,8 @@ use switchboard_guard::descendants::Descendants;
 use switchboard_guard::kill_sequence::KillSequence;
 #[cfg(target_os = "macos")]
 use switchboard_guard::kill_sequence::real_now;
+#[cfg(target_os = "macos")]
+use switchboard_guard::look_times::LookTimes;
 use switchboard_guard::memory::{CoreLimitGuard, protect_memory};
 use switchboard_guard::order::GuardOrder;
 #[cfg(target_os = "macos")]
@@ -44,10 +46,6 @@ use switchboard_guard::{VERSION, process_tree};
 
 /// How long an adopted process that has ended may stay a zombie at most.
 const ZOMBIE_CHECK: Duration = Duration::from_secs(30);
-
-/// How often processes are listed at most while the child forks.
-#[cfg(target_os = "macos")]
-const LIST_INTERVAL: Duration = Duration::from_millis(50);
 
 #[cfg(target_os = "linux")]
 const CLOSE_ON_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
@@ -216,8 +214,7 @@ fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
         events.watch_end(daemon);
         events.watch(std::iter::once(family.child));
     }
-    // Something may have happened before the processes were watched.
-    let (mut looks, mut looked) = (true, None::<std::time::Instant>);
+    let mut looks = LookTimes::new(events.is_some());
     loop {
         if family.reap() || family.status.is_some() {
             return true;
@@ -226,9 +223,9 @@ fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
         if std::os::unix::process::parent_id() != daemon {
             return false;
         }
-        if looks && looked.is_none_or(|looked| looked.elapsed() >= LIST_INTERVAL) {
+        if looks.is_due(real_now()) {
+            looks.begin(real_now());
             family.descendants.update(&process_tree::all(), &[]);
-            (looks, looked) = (events.is_none(), Some(real_now()));
             if let Some(events) = &mut events {
                 events.watch(family.descendants.processes().into_iter().map(|process| process.id));
             }
@@ -237,13 +234,15 @@ fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
         if let Some(events) = &events {
             watched.push(PollFd::new(events, PollFlags::IN));
         }
-        let pause = if looks { LIST_INTERVAL } else { ZOMBIE_CHECK };
+        let pause = looks.pause(real_now()).unwrap_or(ZOMBIE_CHECK);
         let pause = rustix::event::Timespec::try_from(pause).ok();
         let _ = poll(&mut watched, pause.as_ref());
         if !watched[0].revents().is_empty() && matches!(control.read(&mut [0; 16]), Ok(0) | Err(_)) {
             return false;
         }
-        looks |= events.as_mut().is_some_and(process_events::ProcessEvents::take);
+        if events.as_mut().is_some_and(process_events::ProcessEvents::take) {
+            looks.want();
+        }
     }
 }
 

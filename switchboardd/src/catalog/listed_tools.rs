@@ -4,6 +4,7 @@
 //! times at once, then once per `REFILL`: hosts fetch the whole list after every change, and it is in the
 //! cache of their model.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -81,6 +82,17 @@ impl ToolPrints {
 pub(super) struct ListedTools {
     // A leaf lock: held to copy the entries, or to format those that changed.
     list: Mutex<ListedEntries>,
+    /// Entries that another thread has formatted for the next `renew`, by their place.
+    // A leaf lock: held to put or take them.
+    prepared: Mutex<HashMap<usize, PreparedSuite>>,
+}
+
+#[derive(Debug)]
+struct PreparedSuite {
+    /// What it was made from.
+    facts: SuiteFacts,
+    before: ShownForm,
+    listed: ListedSuite,
 }
 
 #[derive(Debug, Default)]
@@ -115,6 +127,13 @@ impl Entry {
         let made = made(&listed);
         Self { facts, earlier: None, listed, made, prints: None, limit: ChangeLimit::default() }
     }
+
+    /// What it is to be made from now, if that is something else.
+    fn changed(&self, now: SuiteFacts) -> Option<SuiteFacts> {
+        let manifest = now.manifest.or_else(|| self.earlier.clone());
+        let facts = SuiteFacts { manifest, ..now };
+        (!facts.is_same(&self.facts)).then_some(facts)
+    }
 }
 
 impl ListedTools {
@@ -135,7 +154,26 @@ impl ListedTools {
         }
         list.entries = suites.iter().map(|suite| Entry::new(suite, suite.facts())).collect();
         list.settle(suites, is_reserved);
-        Self { list: Mutex::new(list) }
+        Self { list: Mutex::new(list), prepared: Mutex::default() }
+    }
+
+    /// Formats the entries whose facts changed, for the next `renew`. This takes long where there are many tools, so the
+    /// event loop does not do it.
+    pub(super) fn prepare(&self, suites: &[Suite]) {
+        let known: Vec<SuiteFacts> = suites.iter().map(Suite::facts).collect();
+        let changed: Vec<(usize, SuiteFacts, ShownForm)> = {
+            let list = self.lock();
+            let changed = |(at, (facts, entry)): (usize, (SuiteFacts, &Entry))| {
+                Some((at, entry.changed(facts)?, entry.listed.form))
+            };
+            known.into_iter().zip(&list.entries).enumerate().filter_map(changed).collect()
+        };
+        let made = changed.into_iter().map(|(at, facts, before)| {
+            let listed = suites[at].listed_suite(&facts, before);
+            (at, PreparedSuite { facts, before, listed })
+        });
+        let made = made.collect();
+        *self.prepared.lock().expect("BUG: a note panicked") = made;
     }
 
     /// Formats the entries whose facts changed. Returns when to call this again, if an entry has to wait.
@@ -145,16 +183,18 @@ impl ListedTools {
         is_reserved: impl Fn(&str) -> bool,
         now: Instant,
     ) -> Option<Instant> {
+        let mut prepared = std::mem::take(&mut *self.prepared.lock().expect("BUG: a note panicked"));
         let mut list = self.lock();
         let list = &mut *list;
         let (mut changed, mut again) = (false, None::<Instant>);
-        for (suite, entry) in suites.iter().zip(&mut list.entries) {
-            let mut facts = suite.facts();
-            facts.manifest = facts.manifest.or_else(|| entry.earlier.clone());
-            if facts.is_same(&entry.facts) {
-                continue;
-            }
-            let listed = suite.listed_suite(&facts, entry.listed.form);
+        for (at, (suite, entry)) in suites.iter().zip(&mut list.entries).enumerate() {
+            let Some(facts) = entry.changed(suite.facts()) else { continue };
+            let before = entry.listed.form;
+            let is_current = |made: &PreparedSuite| made.before == before && made.facts.is_same(&facts);
+            let listed = match prepared.remove(&at).filter(is_current) {
+                Some(made) => made.listed,
+                None => suite.listed_suite(&facts, before),
+            };
             let made = made(&listed);
             if made != entry.made {
                 if let Err(later) = entry.limit.take(now) {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_mcp::methods;
+use switchboard_wire::event_loop::try_run_blocking;
 use switchboard_wire::rpc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::caller::mailbox::MessageKind;
-use crate::catalog::ListFingerprints;
 use crate::catalog::workspace::Workspaces;
+use crate::catalog::{Catalog, ListFingerprints};
 use crate::changes::listen_requests::ListenRequests;
 use crate::session::{Session, Sessions};
 
@@ -52,6 +53,7 @@ impl ListChanges {
                 () = self.changed.notified() => tokio::time::sleep(DEBOUNCE).await,
                 () = delayed => {}
             }
+            prepare_tools(workspaces).await;
             // Lists and fingerprints change in one turn of the event loop: no host sees a list that it is
             // notified of later.
             again = renew_tools(workspaces);
@@ -65,10 +67,21 @@ impl ListChanges {
     }
 }
 
+/// Lets another thread format what is now known about the servers of all workspaces.
+async fn prepare_tools(workspaces: &Workspaces) {
+    let all: Vec<Arc<Catalog>> = catalogs(workspaces).collect();
+    // What was not formatted, the event loop formats.
+    let _ = try_run_blocking(move || all.iter().for_each(|catalog| catalog.prepare_tools())).await;
+}
+
 /// Adopts what is now known about the servers of all workspaces. Returns when to do it again.
 fn renew_tools(workspaces: &Workspaces) -> Option<Instant> {
+    catalogs(workspaces).filter_map(|catalog| catalog.renew_tools(Instant::now())).min()
+}
+
+fn catalogs(workspaces: &Workspaces) -> impl Iterator<Item = Arc<Catalog>> {
     let all = workspaces.all().into_iter().chain([workspaces.personal.clone()]);
-    all.filter_map(|workspace| workspace.catalog().renew_tools(Instant::now())).min()
+    all.map(|workspace| workspace.catalog())
 }
 
 /// Notifies a session's host of the lists that changed since it was last shown or notified of them.

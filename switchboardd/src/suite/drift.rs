@@ -66,6 +66,13 @@ impl Suite {
         Some(baseline.compare(list, self.server_info().as_ref()).await)
     }
 
+    /// Compares a list with what the user accepted, unless that was done.
+    pub(super) async fn compare_list(&self, list: &Arc<ToolList>) {
+        if let Some(baseline) = &self.baseline {
+            baseline.compare(list, self.server_info().as_ref()).await;
+        }
+    }
+
     pub(super) async fn refuses(&self, list: &Arc<ToolList>, tool: &str) -> bool {
         self.held_drift(list).await.is_some_and(|drift| drift.unaccepted.contains(tool))
     }

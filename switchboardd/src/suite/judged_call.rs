@@ -93,6 +93,12 @@ impl Suite {
                 // Without a list, nothing says that the tool is harmless.
                 Err(_) => None,
             };
+            if call.part == SuitePart::Found
+                && let Some(list) = &list
+            {
+                // The first list of a new server: until it is compared, nothing counts as read-only.
+                self.compare_list(list).await;
+            }
             let tool = list.as_ref().and_then(|list| list.find(subtool));
             if let Some(refusal) = self.wrong_part(call, subtool, tool) {
                 return Err(refusal);
