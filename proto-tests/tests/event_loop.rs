@@ -10,8 +10,9 @@ use proto_tests::wait::until_true;
 use proto_tests::{Home, TEST_TIMEOUT};
 use serde_json::json;
 
-/// A longer step would be felt by every other session.
-const LONGEST_STEP_MS: f64 = 10.0;
+/// A longer step would be felt by every other session. The programs of these tests are not optimised; the benchmark holds
+/// those that are shipped to 10 ms.
+const LONGEST_STEP_MS: f64 = 25.0;
 const CHILDREN: usize = 40;
 
 #[test]

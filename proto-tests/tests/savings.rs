@@ -289,7 +289,9 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     let headline = all["headline"].as_str().unwrap();
     assert!(headline.contains("; 5 processes"), "{headline}");
     let text = String::from_utf8(home.command(&["savings"]).stdout).unwrap();
-    assert_eq!(text.lines().next(), Some(headline), "{text}");
+    // Memory differs from one look to the next.
+    let before_memory = headline.split_once(" processes").map(|(before, _)| before).unwrap();
+    assert!(text.starts_with(before_memory), "{text}");
     assert!(text.contains("3 editor windows; without Switchboard they would run 9 servers, of which they have used 6; 4 servers run"), "{text}");
     assert!(!text.contains("_suite"), "{text}");
     assert_eq!(number(&kid["childrenAvoided"]), 2, "{kid}");

@@ -392,7 +392,9 @@ fn a_server_that_says_less_stays_split_until_the_user_accepts_it() {
         };
         is_refused(&call(&mut home.shim(), "fs_suite", "rm"), "call it with `fs_suite_write`");
         stays(&mut home.shim());
-        assert_eq!(daemon.suite("fs")["drift"]["keepsSplit"], true);
+        until_true("the split to be kept", TEST_TIMEOUT, || {
+            daemon.suite("fs")["drift"]["keepsSplit"] == true
+        });
         let status = String::from_utf8(home.command(&["status"]).stdout).unwrap();
         assert!(status.contains("stays two tools until then"), "{status}");
         assert!(daemon.log().contains("what was shown as read-only does not write until then"));
