@@ -384,6 +384,8 @@ fn a_server_that_says_less_stays_split_until_the_user_accepts_it() {
         is_refused(&call(&mut shim, "fs_suite", "rm"), "call it with `fs_suite_write`");
         until_true("the new list", TEST_TIMEOUT, || daemon.suite("fs")["drift"].is_object());
         let stays = |shim: &mut Shim| {
+            // The list is made aside. Until then, calls are refused all the same.
+            until_true("two tools", TEST_TIMEOUT, || shim.tools().len() == 2);
             let tools = shim.tools();
             assert_eq!(tools.keys().collect::<Vec<_>>(), ["fs_suite", "fs_suite_write"], "{after:?}");
             assert_eq!(tools["fs_suite"]["annotations"]["readOnlyHint"], true);

@@ -315,10 +315,14 @@ impl Catalog {
         self.suite(name).or_else(|| self.child(name))
     }
 
-    /// The name of the host's tool that `name` means: a suite, a child, or the tool for what writes.
-    pub fn tool_name(&self, name: &str) -> Option<&str> {
-        let writing = || self.by_writing_name.get(name).map(|at| &*self.suites[*at].writing_name);
-        self.find_suite(name).map(|suite| &*suite.name).or_else(writing)
+    /// The suite that `name` means: its own name, its child's, or that of the tool for what writes. With the name of that
+    /// tool.
+    pub fn suite_of_tool(&self, name: &str) -> Option<(&str, &Suite)> {
+        let writing = || {
+            let suite = self.by_writing_name.get(name).map(|at| &self.suites[*at])?;
+            Some((&*suite.writing_name, suite))
+        };
+        self.find_suite(name).map(|suite| (&*suite.name, suite)).or_else(writing)
     }
 
     pub fn child(&self, name: &str) -> Option<&Suite> {

@@ -17,7 +17,7 @@ use super::doctor::is_locked;
 use super::output::{count, failed, indented, print_json, remark, say};
 use super::service::ServiceManager;
 use crate::args::Args;
-use switchboardd::daemon;
+use switchboardd::{daemon, page_access};
 
 /// A stopping daemon gives calls in flight 10 s, then stops its children. No answer takes longer.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -166,6 +166,10 @@ pub(super) async fn stop(args: &Args) -> CliExit {
 }
 
 fn gone_for_now(args: &Args, said: &str) -> CliExit {
+    // A daemon that a service manager stopped, or that was killed, has ended no page's access.
+    if let Ok(home) = daemon::home() {
+        page_access::remove_bearers(&daemon::state_folder(&home));
+    }
     if args.json {
         print_json(&json!({ "running": false }));
     } else {

@@ -61,17 +61,13 @@ async fn call(
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
     if catalog.is_find_tool(&name) {
-        let (params, is_call) = match find::run(catalog, request).await {
+        let (suite, params) = match find::run(catalog, request).await {
             FindOutcome::Said(said) => return Ok(said),
-            FindOutcome::Introspect(params) => (params, false),
-            FindOutcome::Call(params) => (params, true),
+            FindOutcome::ForSuite(suite, params) => (suite, params),
         };
         let params = RequestParams::read(Raw::parse(params.as_bytes()));
-        let name = params.members.text("name").unwrap_or_default();
-        let mut called = tool(context, catalog, &name, request.notes)?;
-        if is_call {
-            called = CalledTool { part: SuitePart::Found, own: None, ..called };
-        }
+        // Not by its name: in the list that the host was shown, a server's own tool may have had that name.
+        let called = CalledTool { suite, part: SuitePart::Found, own: None };
         return call_tool(context, catalog, HostRequest { params: &params, ..request }, called).await;
     }
     let called = tool(context, catalog, &name, request.notes)?;

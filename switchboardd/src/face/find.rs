@@ -6,18 +6,16 @@ use switchboard_wire::members::{Members, insert_members, remove_members};
 
 use super::HostRequest;
 use crate::catalog::Catalog;
-use crate::suite::{SuiteReply, find_tool};
+use crate::suite::{Suite, SuiteReply, find_tool};
 
 /// What becomes of a call.
-pub(super) enum FindOutcome {
+pub(super) enum FindOutcome<'c> {
     Said(SuiteReply),
-    /// The `params` of an introspection for the suite.
-    Introspect(String),
-    /// The `params` of a call for the suite.
-    Call(String),
+    /// The suite, and the `params` of an introspection or a call for it.
+    ForSuite(&'c Suite, String),
 }
 
-pub(super) async fn run(catalog: &Catalog, request: HostRequest<'_>) -> FindOutcome {
+pub(super) async fn run<'c>(catalog: &'c Catalog, request: HostRequest<'_>) -> FindOutcome<'c> {
     let given = request.params.members.get("arguments");
     let arguments = given.and_then(Members::of).unwrap_or_default();
     let Some(suite) = arguments.text("suite").filter(|suite| !suite.is_empty()) else {
@@ -34,7 +32,8 @@ pub(super) async fn run(catalog: &Catalog, request: HostRequest<'_>) -> FindOutc
             None => find_tool::no_query(),
         });
     };
-    let (Some(suite), Some(given), Some(params)) = (catalog.tool_name(&suite), given, request.params.raw)
+    let (Some((name, suite)), Some(given), Some(params)) =
+        (catalog.suite_of_tool(&suite), given, request.params.raw)
     else {
         return FindOutcome::Said(find_tool::no_suite(&catalog.suites, &suite));
     };
@@ -49,7 +48,6 @@ pub(super) async fn run(catalog: &Catalog, request: HostRequest<'_>) -> FindOutc
     let action = if is_call { r#""action":"call""# } else { r#""action":"introspect""# };
     let for_suite = insert_members(&kept, action);
     let rest = remove_members(params, |key| key == "name" || key == "arguments");
-    let named = format!(r#""name":{},"arguments":{for_suite}"#, quoted(suite));
-    let params = insert_members(&rest, &named);
-    if is_call { FindOutcome::Call(params) } else { FindOutcome::Introspect(params) }
+    let named = format!(r#""name":{},"arguments":{for_suite}"#, quoted(name));
+    FindOutcome::ForSuite(suite, insert_members(&rest, &named))
 }

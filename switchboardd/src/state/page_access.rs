@@ -48,6 +48,12 @@ pub fn remove_link_file(state: &Path, age: Duration) {
     }
 }
 
+/// Ends the access of every page to a daemon that does not run.
+pub fn remove_bearers(state: &Path) {
+    may_block();
+    let _ = std::fs::remove_file(page_bearers::bearers_file(state));
+}
+
 #[derive(Debug)]
 pub struct PageAccess {
     /// The address for browsers, or why there is none.
