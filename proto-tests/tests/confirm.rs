@@ -155,6 +155,39 @@ fn a_tool_that_changed_is_asked_about_again() {
     assert_eq!(structured(&shim.call("n", "delete_page", "{}"))["name"], "delete_page");
 }
 
+/// A yes is about the tool as it was when the user was asked.
+#[test]
+fn a_tool_that_changes_during_the_question_is_asked_about_again() {
+    let (home, server) = home_that_asks(&json!(["delete_*"]));
+    let _daemon = home.daemon();
+    let (mut shim, mut newer) = (home.shim(), home.raw_shim());
+    let describe = |text: &str| {
+        let list = std::fs::read_to_string(&server.list).unwrap();
+        let mut list: Value = serde_json::from_str(&list).unwrap();
+        list["tools"][2]["description"] = text.into();
+        std::fs::write(&server.list, list.to_string()).unwrap();
+        home.run_ok(&["restart", "n"]);
+    };
+    let id = start(&mut shim, "delete_page", &json!({"id": 1}));
+    let question = shim.notification(ASKED);
+    describe("Deletes all pages");
+    reply(&mut shim, &question, &accept("once"));
+    let question = shim.notification(ASKED);
+    assert!(server.calls().is_empty());
+    reply(&mut shim, &question, &accept("once"));
+    assert_eq!(structured(&shim.answer_to(&id))["args"], json!({"id": 1}));
+    assert_eq!(server.calls().len(), 1);
+    let params = call_of("delete_page", &json!({"id": 2}));
+    let asked = modern(&mut newer, &params, true);
+    describe("Deletes everything");
+    let asked = modern(&mut newer, &answered(&params, &asked, &accept("once")), true);
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    assert_eq!(server.calls().len(), 1);
+    let called = modern(&mut newer, &answered(&params, &asked, &accept("once")), true);
+    assert_eq!(called["result"]["structuredContent"]["args"], json!({"id": 2}), "{called}");
+    assert_eq!(server.calls().len(), 2);
+}
+
 #[test]
 fn an_answer_other_than_yes_is_no() {
     let (home, server) = home_that_asks(&json!(["delete_*"]));

@@ -143,6 +143,38 @@ fn a_refusal_has_what_the_next_try_needs() {
     refused(json!({}), &["missing `action`"]);
 }
 
+/// Whether `query` is an argument, only the tools of a running server tell. The calls after it wait all the same.
+#[test]
+fn calls_reach_a_server_that_starts_in_their_order() {
+    let home = Home::new();
+    let query = json!({"type": "object", "properties": {"query": {"type": "string"}}});
+    let list = home.write("k.tools", &json!({"tools": [{"name": "look", "inputSchema": query}]}).to_string());
+    let server = home.entry(&bins().evil_child, &["annotated", list.to_str().unwrap()], &[]);
+    let words = [&server["command"]].into_iter().chain(server["args"].as_array().unwrap());
+    let words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
+    let slowly = json!({"mcpServers": {"k": {
+        "command": "sh", "args": ["-c", format!("sleep 1; exec {}", words.join(" "))], "env": server["env"]}}});
+    home.definition("k", &slowly.to_string());
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let start = |shim: &mut Shim, arguments: &Value| {
+        shim.start_request("tools/call", &json!({"name": "k_suite", "arguments": arguments}).to_string())
+            .to_string()
+    };
+    let ids = [
+        start(&mut shim, &json!({"action": "call", "subtool": "look", "query": "first"})),
+        start(&mut shim, &json!({"action": "call", "subtool": "look", "args": {"query": "second"}})),
+        start(&mut shim, &json!({"action": "call", "subtool": "look", "query": "third", "n": 3})),
+    ];
+    for id in ids {
+        assert!(shim.answer_to(&id).contains(r#""ok":true"#));
+    }
+    let calls = std::fs::read_to_string(list.with_extension("calls")).unwrap();
+    let expect =
+        ["look {\"query\":\"first\"}", "look {\"query\":\"second\"}", "look {\"n\":3,\"query\":\"third\"}"];
+    assert_eq!(calls.lines().collect::<Vec<_>>(), expect);
+}
+
 #[test]
 fn a_query_finds_mistyped_words_and_hidden_tools_stay_hidden() {
     let home = Home::new();

@@ -240,7 +240,8 @@ fn names_that_clash_get_the_name_of_their_server() {
         .unwrap();
     let _daemon = home.daemon();
     let mut shim = home.shim();
-    let mut alone = home.shim();
+    let (mut alone, mut early) = (home.shim(), home.shim());
+    assert_eq!(names(&mut early), ["a_suite", "b_suite", "c_suite", "find"]);
     run_once(&mut alone, &["a"], &["search", "only_a"]);
     run_once(&mut shim, &["b"], &["a_search", "b_search"]);
     let listed = names(&mut shim);
@@ -265,9 +266,27 @@ fn names_that_clash_get_the_name_of_their_server() {
     listed.retain(|name| name != "w_suite");
     assert_eq!(listed, wanted);
     assert!(inside.tools()["w_suite"]["description"].as_str().unwrap().starts_with("Held by Switchboard"));
-    // `find` names the tool that can be called.
-    let found = text_of(&own_call(&mut shim, "find", &json!({"query": "only b"})));
-    assert!(found.contains("tool only_b: only_b"), "{found}");
+    // `find` names the tool that this host can call, and how.
+    let find = |shim: &mut Shim, arguments: &Value| text_of(&own_call(shim, "find", arguments));
+    let directly = "A `tool` is one of your own list: call it directly.";
+    for (shim, query, expect, is_direct) in [
+        (&mut shim, "search of a", "tool a_search: search", true),
+        (&mut alone, "search of a", "tool search: search", true),
+        (&mut early, "only b", "b_suite: only_b", false),
+    ] {
+        let found = find(shim, &json!({"query": query}));
+        assert!(found.contains(expect), "{query}: {found}");
+        assert!(!is_direct || found.contains(directly), "{query}: {found}");
+    }
+    assert!(find(&mut shim, &json!({"query": "only b"})).contains("tool only_b: only_b"));
+    assert!(!find(&mut early, &json!({"query": "search"})).contains(directly));
+    // So does its refusal of what may write.
+    let writing = json!({"suite": "b", "subtool": "only_b", "args": {}});
+    for (shim, expect) in [(&mut shim, "call the tool `only_b`"), (&mut early, "call it with `b_suite`")] {
+        let refused = find(shim, &writing);
+        assert!(refused.contains("may write and is not reached with `find`"), "{refused}");
+        assert!(refused.ends_with(expect), "{refused}");
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::caller::mailbox::{Mailbox, MessageKind};
 use crate::savings::recorder::SessionUsage;
 
 use confirmed::Confirmed;
-pub use stateless::{InputEntry, StatelessRequest};
+pub use stateless::{InputEntry, RequestConfirmation, StatelessRequest};
 
 /// The random id of one daemon run. It is part of the id of every question to a host, so that answers to
 /// questions of an earlier run are recognised and dropped.

@@ -29,7 +29,7 @@ use crate::catalog::listed_tools::{ListedTools, ToolPrints};
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
-use crate::suite::{ShownForm, Suite, SuitePart};
+use crate::suite::{CallTarget, ListedName, SearchCall, ShownForm, Suite, SuitePart};
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -61,6 +61,17 @@ pub struct CalledTool<'c> {
     pub part: SuitePart,
     /// The server's own tool that it is, if it is no suite's.
     pub own: Option<Box<str>>,
+    /// Through the tool that searches all suites: what calls it in the list that the host was shown.
+    pub instead: Option<ListedName>,
+}
+
+impl CalledTool<'_> {
+    /// `search`: the name of the tool that searches all suites.
+    pub fn target<'t>(&'t self, search: Option<&'t str>) -> CallTarget<'t> {
+        let search = search.filter(|_| self.part == SuitePart::Found);
+        let search = search.map(|tool| SearchCall { tool, instead: self.instead.as_ref() });
+        CallTarget { part: self.part, own: self.own.as_deref(), search }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -286,7 +297,8 @@ impl Catalog {
 
     /// What a tool of the list stands for as it is now.
     fn listed_tool(&self, name: &str) -> Option<CalledTool<'_>> {
-        let suite = |at: &usize, part| CalledTool { suite: &self.suites[*at], part, own: None };
+        let suite =
+            |at: &usize, part| CalledTool { suite: &self.suites[*at], part, own: None, instead: None };
         if let Some(at) = self.by_name.get(name) {
             return Some(suite(at, self.listed_tools.part(*at)));
         }
@@ -298,16 +310,16 @@ impl Catalog {
 
     fn called(&self, target: &ShownTarget) -> Option<CalledTool<'_>> {
         let suite = self.child(&target.child)?;
-        Some(CalledTool { suite, part: target.part, own: target.own.clone() })
+        Some(CalledTool { suite, part: target.part, own: target.own.clone(), instead: None })
     }
 
     pub fn suite(&self, name: &str) -> Option<&Suite> {
         self.by_name.get(name).map(|at| &self.suites[*at])
     }
 
-    /// Whether this is the tool that searches all suites.
-    pub fn is_find_tool(&self, name: &str) -> bool {
-        self.find_tool == Some(name)
+    /// The name of the tool that searches all suites, if there is one.
+    pub fn find_tool(&self) -> Option<&'static str> {
+        self.find_tool
     }
 
     /// Finds a suite by its own name or its child's.

@@ -77,7 +77,7 @@ async fn answer(
         Ok(SuiteReply::Child(answer)) => answer.for_host(request.id.get()),
         Ok(SuiteReply::Error(error)) => rpc::error(request.id.get(), &error),
         // Only modern requests are answered with a question.
-        Ok(SuiteReply::NeedsInput(_) | SuiteReply::Confirmed) => {
+        Ok(SuiteReply::NeedsInput(_) | SuiteReply::Confirmed(_)) => {
             Failure::Panicked.answer(ProtocolEra::Legacy, request.method, request.id.get())
         }
         Ok(SuiteReply::Own(result) | SuiteReply::Refused { result, .. }) => {

@@ -204,7 +204,7 @@ pub struct Match {
 pub struct Ranking {
     /// The tools that match, best first. Equal ones stay in their order.
     pub matches: Vec<Match>,
-    /// Where nothing matches: the tools that have words of the query, but do the opposite.
+    /// The tools that have words of the query, but do the opposite. They are no matches.
     pub opposites: Vec<usize>,
 }
 
@@ -256,13 +256,10 @@ pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Ranking {
     }
     let mut found: Vec<Match> =
         scores.into_iter().enumerate().map(|(at, score)| Match { at, score }).collect();
-    found.retain(|found| found.score > 0.0);
+    found.retain(|found| found.score > 0.0 && !is_opposite[found.at]);
     found.sort_by(|one, other| other.score.total_cmp(&one.score));
-    if found.iter().any(|found| !is_opposite[found.at]) {
-        return Ranking { matches: found, opposites: Vec::new() };
-    }
     let opposites = (0..tools.len()).filter(|at| is_opposite[*at]).collect();
-    Ranking { matches: Vec::new(), opposites }
+    Ranking { matches: found, opposites }
 }
 
 /// The indexes of so many tools that no match names.

@@ -297,6 +297,50 @@ mod tests {
     }
 
     #[test]
+    fn rules_about_arguments_are_not_silently_left_out() {
+        for rule in [
+            json!({"dependentRequired": {"a": ["b"]}}),
+            json!({"dependencies": {"a": ["b"]}}),
+            json!({"propertyNames": {"pattern": "^x"}}),
+            json!({"additionalProperties": {"type": "string"}}),
+        ] {
+            let mut schema = rule;
+            schema["properties"] = json!({"a": {}});
+            assert_eq!(signature(&schema).to_text(Detail::Whole), "t(a?: any, …)", "{schema}");
+            assert!(signature(&schema).omissions().rules, "{schema}");
+        }
+        let closed = json!({"properties": {"a": {}}, "additionalProperties": false});
+        assert_eq!(signature(&closed).to_text(Detail::Whole), "t(a?: any)");
+    }
+
+    #[test]
+    fn what_stands_beside_a_union_is_shown() {
+        let shown = |schema: Value| {
+            let schema = json!({"properties": {"a": schema}});
+            let signature = signature(&schema);
+            let Omissions { objects, limits, .. } = signature.omissions();
+            (signature.to_text(Detail::Whole), objects, limits)
+        };
+        let one_of = json!({"type": "object", "properties": {"x": {"type": "string"}, "y": {}},
+            "anyOf": [{"required": ["x"]}, {"required": ["y"]}]});
+        assert_eq!(shown(one_of), ("t(a?: {x?: string, y?: any})".to_owned(), true, false));
+        let formats = json!({"type": "string", "anyOf": [{"format": "date"}, {"format": "time"}]});
+        assert_eq!(shown(formats), ("t(a?: string)".to_owned(), false, true));
+        let items = json!({"type": "array", "items": {"type": "string"}, "oneOf": [{"maxItems": 1}, {"maxItems": 3}]});
+        assert_eq!(shown(items), ("t(a?: string[])".to_owned(), true, false));
+        let patterns = json!({"type": "object", "patternProperties": {"^x": {"type": "string"}}});
+        assert_eq!(shown(patterns), ("t(a?: object)".to_owned(), true, false));
+        let referenced = json!({"$ref": "#/properties/b", "required": ["c"]});
+        assert!(shown(referenced).1);
+        let typed =
+            json!({"type": "object", "properties": {"x": {}}, "additionalProperties": {"type": "string"}});
+        assert_eq!(shown(typed), ("t(a?: {x?: any})".to_owned(), true, false));
+        // Nothing is left out of these.
+        let plain = json!({"anyOf": [{"type": "string"}, {"type": "null"}], "type": ["string", "null"]});
+        assert_eq!(shown(plain), ("t(a?: string|null)".to_owned(), false, false));
+    }
+
+    #[test]
     fn a_long_union_keeps_its_type_and_counts_what_it_leaves_out() {
         let values: Vec<String> = (0..300).map(|n| format!("value-{n}")).collect();
         let shown = |schema: Value| signature(&json!({"properties": {"a": schema}})).to_text(Detail::Whole);

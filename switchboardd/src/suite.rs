@@ -60,9 +60,8 @@ use crate::pool::baseline::ToolBaseline;
 use crate::pool::{Lease, Pool, PoolError, PoolStatus};
 use crate::suite::failure::Failure;
 
-pub use confirm::Confirmation;
-pub use context::{CallContext, CallTarget};
-pub use judged_call::JudgedCall;
+pub use context::{CallContext, CallTarget, ListedName, SearchCall};
+pub use judged_call::CallArguments;
 use login::LoginOutcome;
 pub use own_tools::{ListedSuite, ShownForm};
 pub use reply::SuiteReply;
@@ -317,6 +316,7 @@ impl Suite {
             token,
             part: target.part,
             by_own_name: target.own.is_some(),
+            search: target.search,
             ..CallContext::new(caller, notes)
         };
         let mut said = self.dispatch(call(), params).await;

@@ -2,7 +2,7 @@
 //! host cannot be asked directly; the questions are collected here and sent as the result of the request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use switchboard_mcp::era::question;
 use switchboard_mcp::era::request_meta::RequestMeta;
@@ -26,8 +26,17 @@ pub struct StatelessRequest {
     input_added: Notify,
     /// The host has the questions and has not retried yet.
     suspended: AtomicBool,
-    /// The user said yes to this request.
-    confirmed: AtomicBool,
+    /// What the user was asked about this request and said yes to.
+    confirmed: OnceLock<RequestConfirmation>,
+}
+
+/// Why a request needs no further yes of the user.
+#[derive(Debug)]
+pub enum RequestConfirmation {
+    /// It was sent before; its child has it already.
+    Sent,
+    /// The user said yes to this.
+    Of(Box<str>),
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +86,7 @@ impl StatelessRequest {
             pending: Mutex::default(),
             input_added: Notify::new(),
             suspended: AtomicBool::new(false),
-            confirmed: AtomicBool::new(false),
+            confirmed: OnceLock::new(),
         }
     }
 
@@ -192,13 +201,18 @@ impl StatelessRequest {
         }
     }
 
-    /// Whether the user was asked about this request and said yes.
-    pub fn is_confirmed(&self) -> bool {
-        self.confirmed.load(Ordering::Relaxed)
+    /// Whether the user was asked about this request, as what `what` says, and said yes.
+    pub fn is_confirmed(&self, what: &str) -> bool {
+        match self.confirmed.get() {
+            None => false,
+            Some(RequestConfirmation::Sent) => true,
+            Some(RequestConfirmation::Of(confirmed)) => **confirmed == *what,
+        }
     }
 
-    pub fn set_confirmed(&self) {
-        self.confirmed.store(true, Ordering::Relaxed);
+    /// Counts once, before the request runs.
+    pub fn set_confirmed(&self, confirmation: RequestConfirmation) {
+        let _ = self.confirmed.set(confirmation);
     }
 
     pub fn is_suspended(&self) -> bool {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use switchboard_definitions::digest;
 
-use crate::suite::SuitePart;
+use crate::suite::{ListedName, SuitePart};
 
 /// How many tools a token has: it is a header. Those beyond are judged by the list of the day.
 const MAX_IN_TOKEN: usize = 500;
@@ -60,10 +60,26 @@ impl ShownTools {
         if self.earlier.is_empty() { None } else { self.earlier.get(&print_of(name, child, own)).copied() }
     }
 
-    /// The name under which a server's own tool is listed.
-    pub fn name_of(&self, child: &str, own: &str) -> Option<&str> {
-        let is_it = |target: &ShownTarget| &*target.child == child && target.own.as_deref() == Some(own);
-        self.tools.iter().find(|(_, target)| is_it(target)).map(|(name, _)| name.as_str())
+    /// The listed tool that calls the child's tool `own`: that tool itself, or its suite's. `reads`: whether `own` only
+    /// reads.
+    pub fn reaching(&self, child: &str, own: &str, reads: bool) -> Option<ListedName> {
+        let of_child = || self.tools.iter().filter(|(_, target)| &*target.child == child);
+        if let Some((name, _)) = of_child().find(|(_, target)| target.own.as_deref() == Some(own)) {
+            return Some(ListedName::OwnTool(name.clone()));
+        }
+        let reaches = |part: SuitePart| match part {
+            SuitePart::Whole => true,
+            SuitePart::ReadOnly => reads,
+            SuitePart::Writing => !reads,
+            SuitePart::Found => false,
+        };
+        let mut suites = of_child().filter(|(_, target)| target.own.is_none());
+        suites.find(|(_, target)| reaches(target.part)).map(|(name, _)| ListedName::Suite(name.clone()))
+    }
+
+    /// Whether it names no tools, as after a restart of the daemon.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
     }
 
     pub fn get(&self, name: &str) -> Option<&ShownTarget> {

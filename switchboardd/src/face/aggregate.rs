@@ -19,7 +19,7 @@ use crate::savings::recorder::Fingerprint;
 use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
-use crate::suite::{CallTarget, SuitePart, SuiteReply, SuspendableCall};
+use crate::suite::{SuitePart, SuiteReply, SuspendableCall};
 
 pub(super) async fn answer(
     context: RequestContext<'_>,
@@ -60,14 +60,14 @@ async fn call(
         .members
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
-    if catalog.is_find_tool(&name) {
-        let (suite, params) = match find::run(catalog, request).await {
+    if catalog.find_tool() == Some(&*name) {
+        let (suite, instead, params) = match find::run(context.session, catalog, request).await {
             FindOutcome::Said(said) => return Ok(said),
-            FindOutcome::ForSuite(suite, params) => (suite, params),
+            FindOutcome::ForSuite(suite, instead, params) => (suite, instead, params),
         };
         let params = RequestParams::read(Raw::parse(params.as_bytes()));
         // Not by its name: in the list that the host was shown, a server's own tool may have had that name.
-        let called = CalledTool { suite, part: SuitePart::Found, own: None };
+        let called = CalledTool { suite, part: SuitePart::Found, own: None, instead };
         return call_tool(context, catalog, HostRequest { params: &params, ..request }, called).await;
     }
     let called = tool(context, catalog, &name, request.notes)?;
@@ -78,11 +78,12 @@ async fn call_tool(
     context: RequestContext<'_>,
     catalog: &Catalog,
     request: HostRequest<'_>,
-    CalledTool { suite, part, own }: CalledTool<'_>,
+    called: CalledTool<'_>,
 ) -> Result<SuiteReply, Failure> {
     let RequestContext { daemon, session, caller, .. } = context;
     let params = request.params;
-    let target = CallTarget { part, own: own.as_deref() };
+    let (suite, search) = (called.suite, catalog.find_tool());
+    let target = called.target(search);
     request.set_suite(suite);
     if suite.pending().is_some() && consent::may_ask(daemon, session, caller, suite) {
         if let Some(notes) = request.notes {
@@ -93,8 +94,7 @@ async fn call_tool(
             }
         }
         if caller.as_stateless().is_some() {
-            let which = (suite.child_name().to_owned(), part, own);
-            let asked = ask_first(daemon.clone(), session.clone(), caller.clone(), request, which);
+            let asked = ask_first(daemon.clone(), session.clone(), caller.clone(), request, called, search);
             return SuspendableCall::new(caller, suite, None, asked).run_until_input().await;
         }
         let since = Instant::now();
@@ -138,8 +138,11 @@ fn ask_first(
     session: Arc<Session>,
     caller: Arc<Caller>,
     request: HostRequest<'_>,
-    (child, part, own): (String, SuitePart, Option<Box<str>>),
+    called: CalledTool<'_>,
+    search: Option<&'static str>,
 ) -> impl Future<Output = Result<SuiteReply, Failure>> + use<> {
+    let child = called.suite.child_name().to_owned();
+    let CalledTool { part, own, instead, .. } = called;
     let params = request.params.raw.map_or_else(|| "{}".to_owned(), |params| params.get().to_owned());
     async move {
         let params = RequestParams::read(Raw::parse(params.as_bytes()));
@@ -149,7 +152,8 @@ fn ask_first(
         let catalog = session.workspace().catalog();
         let suite = catalog.child(&child).ok_or_else(gone)?;
         // No notes: if the user was asked, the request has already been answered with the question.
-        let target = CallTarget { part, own: own.as_deref() };
+        let target = CalledTool { suite, part, own, instead };
+        let target = target.target(search);
         let said = suite.run(&caller, &params, target, None).await?;
         Ok(links::rewrite_uris(&catalog, suite.child_name(), said))
     }

@@ -6,26 +6,35 @@ use switchboard_wire::members::{Members, insert_members, remove_members};
 
 use super::HostRequest;
 use crate::catalog::Catalog;
-use crate::suite::{Suite, SuiteReply, find_tool};
+use crate::session::Session;
+use crate::suite::{ListedName, Suite, SuiteReply, find_tool};
 
 /// What becomes of a call.
 pub(super) enum FindOutcome<'c> {
     Said(SuiteReply),
-    /// The suite, and the `params` of an introspection or a call for it.
-    ForSuite(&'c Suite, String),
+    /// The suite, and the `params` of an introspection or a call for it. With what calls the subtool in the list that the
+    /// host was shown.
+    ForSuite(&'c Suite, Option<ListedName>, String),
 }
 
-pub(super) async fn run<'c>(catalog: &'c Catalog, request: HostRequest<'_>) -> FindOutcome<'c> {
+pub(super) async fn run<'c>(
+    session: &Session,
+    catalog: &'c Catalog,
+    request: HostRequest<'_>,
+) -> FindOutcome<'c> {
+    let (shown, current) = (session.shown_tools(), catalog.shown_tools());
+    let listed = |suite: &Suite, tool: &str, reads: bool| match &shown {
+        Some(shown) if !shown.is_empty() => shown.reaching(suite.child_name(), tool, reads),
+        _ => current.reaching(suite.child_name(), tool, reads),
+    };
     let given = request.params.members.get("arguments");
     let arguments = given.and_then(Members::of).unwrap_or_default();
     let Some(suite) = arguments.text("suite").filter(|suite| !suite.is_empty()) else {
         let query = arguments.text("query").filter(|query| !query.trim().is_empty());
         return FindOutcome::Said(match query {
             Some(query) => {
-                let shown = catalog.shown_tools();
-                let own_name = |child: &str, tool: &str| shown.name_of(child, tool).map(ToOwned::to_owned);
                 find_tool::search(&catalog.suites, &query, |suite, tool| {
-                    own_name(suite.child_name(), &tool.name)
+                    listed(suite, &tool.name, suite.accepted_read_only(tool))
                 })
                 .await
             }
@@ -49,5 +58,7 @@ pub(super) async fn run<'c>(catalog: &'c Catalog, request: HostRequest<'_>) -> F
     let for_suite = insert_members(&kept, action);
     let rest = remove_members(params, |key| key == "name" || key == "arguments");
     let named = format!(r#""name":{},"arguments":{for_suite}"#, quoted(name));
-    FindOutcome::ForSuite(suite, insert_members(&rest, &named))
+    // It matters for what writes.
+    let instead = arguments.text("subtool").and_then(|subtool| listed(suite, &subtool, false));
+    FindOutcome::ForSuite(suite, instead, insert_members(&rest, &named))
 }

@@ -69,7 +69,7 @@ fn is_done(said: &Result<SuiteReply, Failure>) -> bool {
             SuiteReply::Refused { .. }
             | SuiteReply::Error(_)
             | SuiteReply::NeedsInput(_)
-            | SuiteReply::Confirmed,
+            | SuiteReply::Confirmed(_),
         )
         | Err(_) => false,
     }

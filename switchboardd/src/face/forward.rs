@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use switchboard_mcp::methods;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
-use tokio::time::Instant;
 
 use super::HostRequest;
 use crate::caller::Caller;
 use crate::suite::failure::Failure;
 use crate::suite::outgoing::{OutgoingParams, Swap};
-use crate::suite::{CallContext, Confirmation, JudgedCall, Suite, SuiteReply};
+use crate::suite::{CallArguments, CallContext, Suite, SuiteReply};
 
 /// Forwards a request unchanged except for ids, progress tokens and `swap`.
 pub(super) async fn forward(
@@ -41,30 +39,17 @@ pub(super) async fn forward_call(
     tool: &str,
 ) -> Result<SuiteReply, Failure> {
     let token = request.params.progress_token();
-    let mut call = CallContext {
+    let call = CallContext {
         tool: Some(tool),
         token: token.map(Raw::get),
         ..CallContext::new(caller, request.notes)
     };
-    let args = match suite.settings.confirm.is_set() {
+    let args = CallArguments::given(match suite.settings.confirm.is_set() {
         true => confirmed_arguments(&request.params.members)?,
         false => request.params.members.get("arguments"),
-    };
+    });
     let params = OutgoingParams::Forward { params: request.params.raw, token, swap: None };
-    loop {
-        match suite.send_judged(call, args, &params).await? {
-            JudgedCall::Sent(sent) => {
-                return suite.await_response(sent, call, methods::TOOLS_CALL, &params).await;
-            }
-            JudgedCall::Refused(said) => return Ok(said),
-            JudgedCall::AskUser(key) => match suite.ask_user(call, tool, args, key).await? {
-                Confirmation::Asked(asks) => return Ok(asks),
-                Confirmation::Given => {
-                    call = CallContext { confirmed: true, asked: Instant::now(), ..call };
-                }
-            },
-        }
-    }
+    suite.run_judged(call, args, params).await
 }
 
 /// The arguments of a call that a user is asked about. Repeated ones are refused, so that the user and the child read

@@ -24,7 +24,7 @@ pub(super) fn rewrite_uris(catalog: &Catalog, child: &str, said: SuiteReply) -> 
         SuiteReply::Refused { .. }
         | SuiteReply::Error(_)
         | SuiteReply::NeedsInput(_)
-        | SuiteReply::Confirmed => return said,
+        | SuiteReply::Confirmed(_) => return said,
     };
     // Fast path: most results contain no URI.
     if URI_KEY.find(body).is_none() {
@@ -50,7 +50,7 @@ pub(super) fn rewrite_uris(catalog: &Catalog, child: &str, said: SuiteReply) -> 
         SuiteReply::Refused { .. }
         | SuiteReply::Error(_)
         | SuiteReply::NeedsInput(_)
-        | SuiteReply::Confirmed => said,
+        | SuiteReply::Confirmed(_) => said,
     }
 }
 

@@ -17,7 +17,7 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
 use super::{Face, HostRequest, RequestContext, aggregate, links, listen, single};
-use crate::caller::{Caller, InputEntry};
+use crate::caller::{Caller, InputEntry, RequestConfirmation};
 use crate::catalog::Catalog;
 use crate::child::ChildResponse;
 use crate::session::Session;
@@ -80,7 +80,7 @@ impl ModernRequest<'_> {
             }
             _ => {}
         }
-        let (mut pinned, mut is_confirmed) = (None, false);
+        let (mut pinned, mut is_sent) = (None, false);
         let mut params = None;
         if let Some(Retry { responses, state: Some(state) }) = Retry::of(request.params.raw)? {
             request.notes.iter().for_each(|notes| notes.record_retry());
@@ -101,8 +101,8 @@ impl ModernRequest<'_> {
                         });
                     }
                     let said = call.run_until_input().await?;
-                    if matches!(said, SuiteReply::Confirmed) {
-                        return self.run_confirmed(owner, meta).await;
+                    if let SuiteReply::Confirmed(what) = said {
+                        return self.run_confirmed(owner, meta, what).await;
                     }
                     let is_all = *face == Face::Aggregate;
                     return Ok(if is_all { links::rewrite_uris(catalog, &child, said) } else { said });
@@ -110,7 +110,7 @@ impl ModernRequest<'_> {
                 StateTarget::Child { pid, state, .. } => {
                     pinned = Some(pid);
                     // The child has seen this request already. With pid 0 it has not: the daemon asked.
-                    is_confirmed = pid != 0;
+                    is_sent = pid != 0;
                     let with_state = |params| retry::with_state(params, state.as_deref()).into_bytes();
                     params = request.params.raw.map(with_state);
                 }
@@ -118,16 +118,24 @@ impl ModernRequest<'_> {
         }
         let current = params.as_deref().and_then(Raw::parse).or(request.params.raw);
         let caller = Caller::stateless(&owner, listener, meta, pinned);
-        if is_confirmed {
-            caller.as_stateless().iter().for_each(|request| request.set_confirmed());
+        if is_sent {
+            caller.as_stateless().iter().for_each(|request| request.set_confirmed(RequestConfirmation::Sent));
         }
         self.run(&caller, current).await
     }
 
-    /// Runs a request that the user has said yes to, without the answer, which is not for a child.
-    async fn run_confirmed(&self, owner: Arc<Caller>, meta: RequestMeta) -> Result<SuiteReply, Failure> {
+    /// Runs a request of which the user has said yes to `what`, without the answer, which is not for a child.
+    async fn run_confirmed(
+        &self,
+        owner: Arc<Caller>,
+        meta: RequestMeta,
+        what: Box<str>,
+    ) -> Result<SuiteReply, Failure> {
         let caller = Caller::stateless(&owner, self.context.caller, meta, None);
-        caller.as_stateless().iter().for_each(|request| request.set_confirmed());
+        let confirmation = RequestConfirmation::Of(what);
+        if let Some(request) = caller.as_stateless() {
+            request.set_confirmed(confirmation);
+        }
         let is_answer = |key: &str| matches!(key, "inputResponses" | "requestState");
         let params = self.request.params.raw.map(|params| remove_members(params, is_answer));
         self.run(&caller, params.as_deref().and_then(|params| Raw::parse(params.as_bytes()))).await
@@ -201,7 +209,7 @@ impl ModernRequest<'_> {
             },
             SuiteReply::Own(result) | SuiteReply::Refused { result, .. } => self.ours(&result),
             SuiteReply::Error(error) => return Ok(rpc::error(id, &error)),
-            SuiteReply::Confirmed => return Err(Failure::Panicked),
+            SuiteReply::Confirmed(_) => return Err(Failure::Panicked),
             SuiteReply::NeedsInput(asks) => match *asks {
                 InputNeeded::Child { answer, pid } => return Ok(self.wrapped(&answer, pid)),
                 InputNeeded::Suspended { call, inputs } => {

@@ -107,6 +107,14 @@ fn what_only_does_the_opposite_is_no_match() {
 }
 
 #[test]
+fn an_opposite_is_no_match_beside_weaker_ones() {
+    let tabs = [tool("open_tab", "Opens a tab"), tool("describe_window", "Tells which tab is in front")];
+    let ranking = rank(&tabs.iter().collect::<Vec<_>>(), "close the tab", Searched::All);
+    let matches: Vec<usize> = ranking.matches.iter().map(|found| found.at).collect();
+    assert_eq!((matches, ranking.opposites), (vec![1], vec![0]));
+}
+
+#[test]
 fn reading_and_deleting_are_told_apart() {
     let tools = [
         tool("delete_page", "Deletes a page"),

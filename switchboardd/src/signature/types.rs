@@ -43,6 +43,21 @@ const LIMITS: [&str; 14] = [
     "maxProperties",
 ];
 
+/// Members of an object's schema that say which properties go together, or what those without a name are like.
+const RULES: [&str; 9] = [
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "patternProperties",
+    "propertyNames",
+    "dependentSchemas",
+    "dependentRequired",
+    "dependencies",
+];
+/// Members that say more about an object or an array than its type does.
+const PARTS: [&str; 4] = ["properties", "required", "items", "prefixItems"];
+
 /// The arguments that a schema describes.
 #[derive(Default)]
 pub(super) struct RootShape<'a> {
@@ -122,9 +137,7 @@ impl<'a> TypeWriter<'a> {
             }
         }
         shape.required.extend(required(&members));
-        shape.is_partial |= ["anyOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas"]
-            .iter()
-            .any(|key| members.get(key).is_some());
+        shape.is_partial |= has_any(&members, &RULES) || takes_typed_names(&members);
         if depth > MAX_REFERENCES {
             shape.is_partial = true;
             return;
@@ -173,6 +186,8 @@ impl<'a> TypeWriter<'a> {
             return self.values(items(values).into_iter().map(value_text).collect());
         }
         if let Some(reference) = members.text("$ref") {
+            self.left_out.objects |=
+                has_any(members, &PARTS) || has_any(members, &["allOf", "anyOf", "oneOf"]);
             let target = self.referenced(members).filter(|_| references < MAX_REFERENCES);
             let Some(target) = target else {
                 self.left_out.objects = true;
@@ -185,35 +200,49 @@ impl<'a> TypeWriter<'a> {
             self.path.pop();
             return text;
         }
-        for key in ["anyOf", "oneOf"] {
+        // Beside properties or items, a union only says more about them.
+        let has_parts = has_any(members, &PARTS);
+        for key in ["anyOf", "oneOf"].into_iter().filter(|_| !has_parts) {
             if let Some(all) = members.get(key) {
-                return self.union(&items(all), depth, references);
+                self.left_out.objects |=
+                    members.get("allOf").is_some() || (key == "anyOf" && members.get("oneOf").is_some());
+                let union = self.union(&items(all), depth, references);
+                // As in `{"type":"string","anyOf":[{"format":"date"},{"format":"time"}]}`.
+                let Some(kind) = members.get("type").filter(|_| union == "any") else { return union };
+                self.left_out.limits = true;
+                return self.kinds(kind, members, depth, references);
             }
         }
+        self.left_out.objects |= has_any(members, &RULES);
         if let Some(all) = members.get("allOf") {
             let all = items(all);
             return match all[..] {
-                [one] if members.get("properties").is_none() => self.text(one, depth, references),
+                [one] if !has_parts => self.text(one, depth, references),
                 _ => {
                     self.left_out.objects = true;
                     "object".to_owned()
                 }
             };
         }
-        let kind = members.get("type");
-        match kind.and_then(string) {
-            Some(kind) => self.of_kind(&kind, members, depth, references),
-            None => match kind.filter(|kind| kind.get().starts_with('[')) {
-                Some(kinds) => {
-                    let kinds = items(kinds).into_iter().filter_map(string).take(MAX_UNION);
-                    let texts = kinds.map(|kind| self.of_kind(&kind, members, depth, references)).collect();
-                    joined(texts)
-                }
-                None if members.get("properties").is_some() => self.object(members, depth, references),
-                None if members.get("items").is_some() => self.array(members, depth, references),
-                None => "any".to_owned(),
-            },
+        match members.get("type") {
+            Some(kind) => self.kinds(kind, members, depth, references),
+            None if members.get("properties").is_some() => self.object(members, depth, references),
+            None if members.get("items").is_some() => self.array(members, depth, references),
+            None => "any".to_owned(),
         }
+    }
+
+    /// The text of what `type` says: one name, or several.
+    fn kinds(&mut self, kind: Raw<'a>, members: &Members<'a>, depth: usize, references: usize) -> String {
+        if let Some(kind) = string(kind) {
+            return self.of_kind(&kind, members, depth, references);
+        }
+        if !kind.get().starts_with('[') {
+            return "any".to_owned();
+        }
+        let kinds = items(kind).into_iter().filter_map(string).take(MAX_UNION);
+        let texts = kinds.map(|kind| self.of_kind(&kind, members, depth, references)).collect();
+        joined(texts)
     }
 
     fn of_kind(&mut self, kind: &str, members: &Members<'a>, depth: usize, references: usize) -> String {
@@ -235,6 +264,8 @@ impl<'a> TypeWriter<'a> {
                 self.left_out.values = true;
                 texts.push(format!("…{more} more"));
             }
+            // The items after these.
+            self.left_out.objects |= members.get("items").is_some_and(|items| items.get().starts_with('{'));
             return format!("[{}]", texts.join(", "));
         }
         let Some(item) = members.get("items").filter(|items| items.get().starts_with('{')) else {
@@ -266,6 +297,8 @@ impl<'a> TypeWriter<'a> {
                 None => OBJECT.to_owned(),
             };
         }
+        // What the properties without a name are like.
+        self.left_out.objects |= takes_typed_names(members);
         let required: Vec<String> = required(members);
         let mut text = String::from("{");
         for (name, property) in properties.0 {
@@ -375,6 +408,17 @@ impl<'a> TypeWriter<'a> {
         self.budget = self.budget.checked_sub(raw.get().len())?;
         Members::of(raw)
     }
+}
+
+fn has_any(members: &Members<'_>, keys: &[&str]) -> bool {
+    keys.iter().any(|key| members.get(key).is_some())
+}
+
+/// Whether it describes values of properties that it does not name.
+fn takes_typed_names(members: &Members<'_>) -> bool {
+    let others =
+        ["additionalProperties", "unevaluatedProperties"].into_iter().filter_map(|key| members.get(key));
+    others.into_iter().any(|others| others.get().starts_with('{') && others.get() != "{}")
 }
 
 fn required(members: &Members<'_>) -> Vec<String> {

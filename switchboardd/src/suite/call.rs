@@ -4,19 +4,15 @@
 use std::sync::Arc;
 
 use switchboard_definitions::config::Mode;
-use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
-use super::confirm::ConfirmKey;
-use super::judged_call::JudgedCall;
+use super::judged_call::CallArguments;
 use super::outgoing::OutgoingParams;
 use super::sent_call::SentCall;
-use super::{
-    CallContext, Confirmation, HostParams, Suite, SuiteReply, arguments, drift, lenient, tool_error,
-};
+use super::{CallContext, HostParams, Suite, SuiteReply, arguments, drift, lenient, tool_error};
 use crate::caller::Caller;
-use crate::child::{ChildError, ChildId, ChildRequest, InFlight};
+use crate::child::{ChildError, ChildId, ChildRequest, InFlight, ToolList};
 use crate::pool::{Lease, PoolError};
 use crate::suite::failure::Failure;
 
@@ -37,7 +33,11 @@ impl Suite {
         }
         let mut args = params.arguments.get("args").filter(|args| args.get() != "null");
         let (rewritten, with_query);
-        let may_take_query = args.is_none() && !call.by_own_name && lenient::has_query(params.arguments);
+        let mut arguments = CallArguments::default();
+        if args.is_none() && !call.by_own_name && lenient::has_query(params.arguments) {
+            with_query = lenient::arguments(params.arguments, None, true).ok().flatten();
+            arguments.with_query = with_query.as_deref().and_then(|args| Raw::parse(args.as_bytes()));
+        }
         if args.is_none_or(|args| !args.get().starts_with('{')) {
             rewritten = match lenient::arguments(params.arguments, args, false) {
                 Ok(rewritten) => rewritten,
@@ -46,42 +46,9 @@ impl Suite {
             };
             args = rewritten.as_deref().and_then(|args| Raw::parse(args.as_bytes()));
         }
-        if may_take_query && self.takes_query(call, subtool).await {
-            with_query = lenient::arguments(params.arguments, None, true).ok().flatten();
-            args = with_query.as_deref().and_then(|args| Raw::parse(args.as_bytes()));
-        }
+        arguments.given = args;
         let outgoing = OutgoingParams::Call { params: params.members, token: params.token, subtool, args };
-        match self.send_judged(call, args, &outgoing).await? {
-            JudgedCall::Sent(sent) => self.await_response(sent, call, methods::TOOLS_CALL, &outgoing).await,
-            JudgedCall::Refused(said) => Ok(said),
-            JudgedCall::AskUser(key) => {
-                Box::pin(self.confirm_and_call(call, params, subtool, args, key)).await
-            }
-        }
-    }
-
-    /// Whether the subtool has an argument `query`.
-    async fn takes_query(&self, call: CallContext<'_>, subtool: &str) -> bool {
-        let list = self.known_tools(call).await;
-        list.ok().as_ref().and_then(|list| list.find(subtool)).is_some_and(|tool| tool.takes("query"))
-    }
-
-    /// Asks the user, and runs the call if the answer is yes.
-    async fn confirm_and_call(
-        &self,
-        call: CallContext<'_>,
-        params: HostParams<'_>,
-        subtool: &str,
-        args: Option<Raw<'_>>,
-        key: ConfirmKey,
-    ) -> Result<SuiteReply, Failure> {
-        match self.ask_user(call, subtool, args, key).await? {
-            Confirmation::Asked(asks) => Ok(asks),
-            Confirmation::Given => {
-                let call = CallContext { confirmed: true, asked: Instant::now(), ..call };
-                self.call(call, params).await
-            }
-        }
+        self.run_judged(call, arguments, outgoing).await
     }
 
     /// Sends a request to a leased child. A child that ended while idle is replaced once. This is no retry:
@@ -146,11 +113,7 @@ impl Suite {
         subtool: &str,
         args: Option<Raw<'_>>,
     ) -> Result<Option<SuiteReply>, Failure> {
-        let failed = |error| self.failed(Some(subtool), error);
-        let mut list = lease.tools(self.limits, call.asked).await.map_err(failed)?;
-        if list.find(subtool).is_none() {
-            list = lease.renew_tools(self.limits).await.map_err(failed)?;
-        }
+        let list = self.list_with(lease, call, subtool).await?;
         let drift = self.held_drift(&list).await;
         if drift.as_ref().is_some_and(|drift| drift.unaccepted.contains(subtool)) {
             return Err(self.held_tool(subtool));
@@ -166,6 +129,21 @@ impl Suite {
         }
         Ok(arguments::complaint(&tool.names, args, || tool.signature())
             .map(|complaint| self.wrong_arguments(call, tool, &complaint)))
+    }
+
+    /// The child's tools, asked for again if `subtool` is not among them.
+    pub(super) async fn list_with(
+        &self,
+        lease: &Lease,
+        call: CallContext<'_>,
+        subtool: &str,
+    ) -> Result<Arc<ToolList>, Failure> {
+        let failed = |error| self.failed(Some(subtool), error);
+        let list = lease.tools(self.limits, call.asked).await.map_err(failed)?;
+        match list.find(subtool) {
+            Some(_) => Ok(list),
+            None => lease.renew_tools(self.limits).await.map_err(failed),
+        }
     }
 
     /// Logs the arguments at trace level only, with the fields in `redact` masked.

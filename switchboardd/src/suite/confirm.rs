@@ -27,8 +27,8 @@ const NO: &str = "no";
 const MAX_NAME: usize = 200;
 
 /// Identifies the subtool of exactly this server, as the server describes it now: another description asks again.
-#[derive(Debug)]
-pub struct ConfirmKey(String);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfirmKey(Box<str>);
 
 /// What follows from the question.
 #[derive(Debug)]
@@ -59,20 +59,22 @@ impl Suite {
     /// server does not list it.
     pub(super) fn must_confirm(
         &self,
-        caller: &Arc<Caller>,
+        call: CallContext<'_>,
         subtool: &str,
         tool: Option<&Tool>,
     ) -> Option<ConfirmKey> {
         let is_harmless = || tool.is_some_and(|tool| self.accepted_annotations(tool).is_harmless());
-        if !self.settings.confirm.asks_about(subtool, is_harmless)
-            || caller.as_stateless().is_some_and(|request| request.is_confirmed())
-        {
+        if !self.settings.confirm.asks_about(subtool, is_harmless) {
             return None;
         }
         let launch = self.pool.as_ref().map(|pool| pool.fingerprint());
         let definition = tool.map(|tool| digest::short(tool.raw.get().as_bytes()));
-        let key = ConfirmKey(format!("{launch:?} {definition:?} {} {subtool}", self.child_name()));
-        (!caller.has_confirmed(&key.0)).then_some(key)
+        let key = format!("{launch:?} {definition:?} {} {subtool}", self.child_name());
+        let key = ConfirmKey(key.into());
+        let is_confirmed = call.confirmed == Some(&key)
+            || call.caller.has_confirmed(&key.0)
+            || call.caller.as_stateless().is_some_and(|request| request.is_confirmed(&key.0));
+        (!is_confirmed).then_some(key)
     }
 
     /// Asks the user; fails if the answer is not a yes.
@@ -81,7 +83,7 @@ impl Suite {
         call: CallContext<'_>,
         subtool: &str,
         args: Option<Raw<'_>>,
-        key: ConfirmKey,
+        key: &ConfirmKey,
     ) -> Result<Confirmation, Failure> {
         let caller = call.caller;
         if !caller.profile().client_capabilities.elicitation_form {
@@ -90,7 +92,7 @@ impl Suite {
             return Err(Failure::NotConfirmed { child, subtool, why });
         }
         call.notes.iter().for_each(|notes| notes.record_question());
-        let question = self.question(caller, subtool, args, key);
+        let question = self.question(caller, subtool, args, key.clone());
         if caller.as_stateless().is_none() {
             let since = Instant::now();
             let answer = question.ask(caller).await;
@@ -98,9 +100,10 @@ impl Suite {
             return answer.map(|()| Confirmation::Given);
         }
         let asked = caller.clone();
-        let answer = async move { question.ask(&asked).await.map(|()| SuiteReply::Confirmed) };
+        let what = key.0.clone();
+        let answer = async move { question.ask(&asked).await.map(|()| SuiteReply::Confirmed(what)) };
         match SuspendableCall::new(caller, self, None, answer).run_until_input().await? {
-            SuiteReply::Confirmed => Ok(Confirmation::Given),
+            SuiteReply::Confirmed(_) => Ok(Confirmation::Given),
             asks => Ok(Confirmation::Asked(asks)),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::SuitePart;
+use super::confirm::ConfirmKey;
 use crate::caller::Caller;
 use crate::child::ChildRequest;
 use crate::observe::metrics::OperationNotes;
@@ -15,6 +16,32 @@ pub struct CallTarget<'a> {
     pub part: SuitePart,
     /// The server's own tool, if it is called by its own name and not through the suite.
     pub own: Option<&'a str>,
+    /// Set for [`SuitePart::Found`].
+    pub search: Option<SearchCall<'a>>,
+}
+
+/// A call through the tool that searches all suites.
+#[derive(Debug, Clone, Copy)]
+pub struct SearchCall<'a> {
+    /// That tool's name.
+    pub tool: &'a str,
+    /// What calls the subtool in the list that the host was shown.
+    pub instead: Option<&'a ListedName>,
+}
+
+/// A tool of the host's list that calls a tool of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListedName {
+    /// The server's tool itself is listed, under this name.
+    OwnTool(String),
+    Suite(String),
+}
+
+impl ListedName {
+    pub fn as_str(&self) -> &str {
+        let (Self::OwnTool(name) | Self::Suite(name)) = self;
+        name
+    }
 }
 
 /// One call: its caller, its time, its tool and its operation.
@@ -31,8 +58,9 @@ pub struct CallContext<'a> {
     pub part: SuitePart,
     /// Whether the host called the server's own tool, and not the suite.
     pub by_own_name: bool,
-    /// Whether the user was asked about it and said yes.
-    pub confirmed: bool,
+    pub search: Option<SearchCall<'a>>,
+    /// What the user was asked about it and said yes to.
+    pub confirmed: Option<&'a ConfirmKey>,
     /// Where its outcome is recorded.
     pub notes: Option<&'a OperationNotes>,
 }
@@ -47,7 +75,8 @@ impl<'a> CallContext<'a> {
             token: None,
             part: SuitePart::Whole,
             by_own_name: false,
-            confirmed: false,
+            search: None,
+            confirmed: None,
             notes,
         }
     }

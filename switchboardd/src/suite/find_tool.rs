@@ -11,7 +11,7 @@ use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::visible::clipped;
 
 use super::compact::{self, ShownTool};
-use super::{Suite, SuiteReply, reply, tool_error};
+use super::{ListedName, Suite, SuiteReply, reply, tool_error};
 use crate::child::{Tool, ToolList};
 use crate::search::{self, Searched, ToolWords};
 use crate::signature::Detail;
@@ -32,6 +32,9 @@ const MAX_UNAVAILABLE: usize = 5;
 /// How much of a query is searched for the name of a server, in characters.
 const MAX_SPOKEN: usize = 300;
 
+const CALL_WITH_SUITE: &str =
+    "Call one with the tool before it: {\"action\":\"call\",\"subtool\":…,\"args\":{…}}. ";
+
 /// Its entry in `tools/list`.
 pub fn definition(name: &str) -> String {
     const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string","description":"What you want to do"},"suite":{"type":"string"},"subtool":{"type":"string"},"args":{"type":"object","description":"Arguments of the subtool","additionalProperties":true}}}"#;
@@ -41,12 +44,12 @@ pub fn definition(name: &str) -> String {
     format!(r#"{{"name":{name},"description":{description},"inputSchema":{SCHEMA},"annotations":{READS}}}"#)
 }
 
-/// The subtools of `suites` that a query means. Only what is known without starting a server is searched. `own_name`: the
-/// name of a server's own tool in the list of all tools, if it is there.
+/// The subtools of `suites` that a query means. Only what is known without starting a server is searched. `listed`: what
+/// calls a subtool in the list that the host was shown.
 pub async fn search(
     suites: &[Suite],
     query: &str,
-    own_name: impl Fn(&Suite, &Tool) -> Option<String>,
+    listed: impl Fn(&Suite, &Tool) -> Option<ListedName>,
 ) -> SuiteReply {
     let (mut lists, mut unknown) = (Vec::<(&Suite, Arc<ToolList>)>::new(), Vec::new());
     for suite in suites.iter().filter(|suite| suite.may_be_shown()) {
@@ -87,15 +90,22 @@ pub async fn search(
     }
     found.sort_by(|one, other| other.score.total_cmp(&one.score));
     let (mut out, mut explained) = (String::new(), 0);
+    let (mut has_own, mut has_suites) = (false, false);
     for (place, one) in found.iter().take(MAX_FOUND).enumerate() {
         let (list, at) = all[one.at];
         let (suite, list) = &lists[list];
-        let marks = suite.marks();
-        let call_with = marks.call_with(&list.tools[at]);
-        let _ = match own_name(suite, &list.tools[at]) {
-            Some(own) => write!(out, "{}. tool {own}: ", place + 1),
-            None => write!(out, "{}. {}: ", place + 1, call_with.unwrap_or(&suite.name)),
+        let (marks, name) = (suite.marks(), listed(suite, &list.tools[at]));
+        let _ = match &name {
+            Some(ListedName::OwnTool(own)) => write!(out, "{}. tool {own}: ", place + 1),
+            Some(ListedName::Suite(name)) => write!(out, "{}. {name}: ", place + 1),
+            // Added after the host asked for the list.
+            None => {
+                let name = marks.call_with(&list.tools[at]).unwrap_or(&suite.name);
+                write!(out, "{}. {name}: ", place + 1)
+            }
         };
+        let is_own = matches!(name, Some(ListedName::OwnTool(_)));
+        (has_own, has_suites) = (has_own | is_own, has_suites | !is_own);
         let signature = (suite.mode != Mode::Redacted).then(|| &list.signatures()[at]);
         let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
         let detail = signature.map(|signature| {
@@ -117,9 +127,13 @@ pub async fn search(
             explained += 1;
         }
     }
-    out.push_str(
-        "Call one with the tool before it: {\"action\":\"call\",\"subtool\":…,\"args\":{…}}. {\"suite\":…} here shows all of a suite. Suites: ",
-    );
+    if has_suites {
+        out.push_str(CALL_WITH_SUITE);
+    }
+    if has_own {
+        out.push_str("A `tool` is one of your own list: call it directly. ");
+    }
+    out.push_str("{\"suite\":…} here shows all of a suite. Suites: ");
     let names: Vec<&str> = lists.iter().map(|(suite, _)| suite.name.as_str()).collect();
     out.push_str(&names.join(", "));
     let unknown: Vec<&str> = unknown.iter().map(|suite| suite.name.as_str()).collect();

@@ -22,15 +22,8 @@ const NEAR_BEST: f32 = 0.45;
 /// A list of up to this many tools is shown whole where nothing matches.
 const FEW: usize = 8;
 
-/// How long parts of the text may be.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TextLimits {
-    pub(super) summary_max_chars: usize,
-    pub(super) max_bytes: usize,
-}
-
-/// `ranking`: of indexes into `tools`.
-pub(super) fn text(tools: &[ShownTool<'_>], ranking: &Ranking, limits: TextLimits) -> String {
+/// `ranking`: of indexes into `tools`. However many tools there are, each is named.
+pub(super) fn text(tools: &[ShownTool<'_>], ranking: &Ranking, summary_max_chars: usize) -> String {
     let Ranking { matches, opposites } = ranking;
     let mut order: Vec<usize> = matches.iter().map(|found| found.at).collect();
     order.extend(search::unmatched(tools.len(), matches).filter(|at| !opposites.contains(at)));
@@ -47,10 +40,9 @@ pub(super) fn text(tools: &[ShownTool<'_>], ranking: &Ranking, limits: TextLimit
     for (place, at) in order.iter().take(count).enumerate() {
         let _ = write!(out, "{}. ", place + 1);
         if place == 0 {
-            first(tools[*at], limits, &mut out);
+            first(tools[*at], summary_max_chars, &mut out);
         } else {
-            let (detail, summary) =
-                (fitting(tools[*at], MAX_NEXT), NEXT_SUMMARY.min(limits.summary_max_chars));
+            let (detail, summary) = (fitting(tools[*at], MAX_NEXT), NEXT_SUMMARY.min(summary_max_chars));
             compact::line(tools[*at], detail, summary, &mut out);
         }
         out.push('\n');
@@ -62,27 +54,27 @@ pub(super) fn text(tools: &[ShownTool<'_>], ranking: &Ranking, limits: TextLimit
     if others.is_empty() {
         out.push_str("There are no other subtools.");
     } else {
-        names(tools, others, limits.max_bytes, &mut out);
+        names(tools, others, &mut out);
     }
     out
 }
 
 /// The best tool, with its schema or, where that is long, its signature.
-fn first(shown: ShownTool<'_>, limits: TextLimits, out: &mut String) {
+fn first(shown: ShownTool<'_>, summary_max_chars: usize, out: &mut String) {
     let ShownTool { tool, signature, .. } = shown;
     let schema = tool.input_schema.as_deref().filter(|_| signature.is_some());
     let schema = schema.map(|schema| prune::for_model(schema.into()));
     match schema {
         Some(schema) if schema.len() <= MAX_SCHEMA && !schema.contains('\n') => {
-            compact::line(shown, None, limits.summary_max_chars, out);
+            compact::line(shown, None, summary_max_chars, out);
             let _ = write!(out, "\nargs: {schema}");
         }
         Some(_) => {
-            compact::line(shown, fitting(shown, MAX_FIRST), limits.summary_max_chars, out);
+            compact::line(shown, fitting(shown, MAX_FIRST), summary_max_chars, out);
             let name = quoted(&tool.name);
             let _ = write!(out, "\n{{\"action\":\"introspect\",\"subtool\":{name}}} shows its whole schema.");
         }
-        None => compact::line(shown, None, limits.summary_max_chars, out),
+        None => compact::line(shown, None, summary_max_chars, out),
     }
 }
 
@@ -94,18 +86,12 @@ fn fitting(shown: ShownTool<'_>, max_bytes: usize) -> Option<Detail> {
     Some(fits.unwrap_or(Detail::Names))
 }
 
-fn names(tools: &[ShownTool<'_>], others: &[usize], max_bytes: usize, out: &mut String) {
+fn names(tools: &[ShownTool<'_>], others: &[usize], out: &mut String) {
     out.push_str("Other subtools: ");
     for (place, at) in others.iter().enumerate() {
-        let name = written_name(&tools[*at].tool.name);
-        if out.len() + name.len() > max_bytes && place > 0 {
-            let _ =
-                write!(out, " and {} more, which {{\"action\":\"introspect\"}} names", others.len() - place);
-            return;
-        }
         if place > 0 {
             out.push_str(", ");
         }
-        out.push_str(&name);
+        out.push_str(&written_name(&tools[*at].tool.name));
     }
 }

@@ -68,10 +68,7 @@ pub fn text(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) ->
         let ranking = rank(list, &allowed, query, options.mode);
         return match options.mode == Mode::Full || options.wants_schemas {
             true => found_in_full(&tools().collect::<Vec<_>>(), &ranking.matches, options),
-            false => {
-                let IntrospectOptions { summary_max_chars, max_bytes, .. } = options;
-                found::text(&shown(), &ranking, found::TextLimits { summary_max_chars, max_bytes })
-            }
+            false => found::text(&shown(), &ranking, options.summary_max_chars),
         };
     }
     // An array of schemas is longer than the text in which its tools came, less what is left out of each.
@@ -272,6 +269,17 @@ mod tests {
                 proptest::prop_assert!(said.contains(name.as_str()), "{name} in {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_long_list_is_named_whole() {
+        let tools =
+            (0..1000).map(|at| tool(&format!("report_number_{at}"), "Makes a report.")).collect::<Vec<_>>();
+        let options = IntrospectOptions { query: Some("report number 7"), max_bytes: 6000, ..SUMMARY };
+        let text = text(&ToolList::from(tools), &Expose::default(), options);
+        let said: std::collections::HashSet<&str> =
+            text.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        assert!((0..1000).all(|at| said.contains(&*format!("report_number_{at}"))));
     }
 
     #[test]

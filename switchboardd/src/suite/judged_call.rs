@@ -4,8 +4,9 @@
 use switchboard_definitions::config::Scope;
 use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
+use tokio::time::Instant;
 
-use super::confirm::ConfirmKey;
+use super::confirm::{ConfirmKey, Confirmation};
 use super::outgoing::OutgoingParams;
 use super::sent_call::SentCall;
 use super::{CallContext, Suite, SuitePart, SuiteReply};
@@ -16,31 +17,67 @@ use crate::suite::failure::Failure;
 /// How many children that ended while idle a call may meet: one when its list is asked for, one when it is sent.
 const MAX_REPLACED: usize = 2;
 
-/// What became of a call.
-pub enum JudgedCall {
-    Sent(SentCall),
-    /// It is not sent; the reply says why.
-    Refused(SuiteReply),
-    /// Not sent yet: the user must say yes to this first.
-    AskUser(ConfirmKey),
+/// The arguments of a call, in the two ways in which they can be read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallArguments<'a> {
+    pub(super) given: Option<Raw<'a>>,
+    /// With the suite's own `query`, which is meant for a subtool that takes one. Only the list of the child that gets
+    /// the call says whether it does.
+    pub(super) with_query: Option<Raw<'a>>,
 }
 
-/// The same, for one child.
-enum JudgedStep {
-    Sent(InFlight),
+impl<'a> CallArguments<'a> {
+    pub fn given(args: Option<Raw<'a>>) -> Self {
+        Self { given: args, with_query: None }
+    }
+}
+
+/// What became of a call at one child, or of its last try. `S`: what is known of one that was sent.
+enum JudgedCall<'a, S> {
+    /// With the params that it was sent with.
+    Sent(S, OutgoingParams<'a>),
+    /// It is not sent; the reply says why.
     Refused(SuiteReply),
-    AskUser(ConfirmKey),
+    /// Not sent yet: the user must say yes to this first, with these arguments.
+    AskUser(ConfirmKey, Option<Raw<'a>>),
 }
 
 impl Suite {
-    /// Sends a call of `call.tool` to a child whose tools allow it. This is no retry: only a call of which not a byte
-    /// was written goes to another child.
-    pub async fn send_judged(
+    /// Runs a call of `call.tool`, once the user has said yes where that is needed.
+    pub async fn run_judged(
         &self,
         call: CallContext<'_>,
-        args: Option<Raw<'_>>,
-        params: &OutgoingParams<'_>,
-    ) -> Result<JudgedCall, Failure> {
+        args: CallArguments<'_>,
+        params: OutgoingParams<'_>,
+    ) -> Result<SuiteReply, Failure> {
+        let (mut confirmed, mut asked) = (None::<ConfirmKey>, call.asked);
+        loop {
+            let call = CallContext { confirmed: confirmed.as_ref(), asked, ..call };
+            match self.send_judged(call, args, params).await? {
+                JudgedCall::Sent(sent, params) => {
+                    return self.await_response(sent, call, methods::TOOLS_CALL, &params).await;
+                }
+                JudgedCall::Refused(said) => return Ok(said),
+                JudgedCall::AskUser(key, args) => {
+                    let subtool = call.tool.unwrap_or_default();
+                    match Box::pin(self.ask_user(call, subtool, args, &key)).await? {
+                        Confirmation::Asked(asks) => return Ok(asks),
+                        // If the tool is another one by now, the user is asked about that.
+                        Confirmation::Given => (confirmed, asked) = (Some(key), Instant::now()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a call of `call.tool` to a child whose tools allow it. This is no retry: only a call of which not a byte
+    /// was written goes to another child.
+    async fn send_judged<'a>(
+        &self,
+        call: CallContext<'_>,
+        args: CallArguments<'a>,
+        params: OutgoingParams<'a>,
+    ) -> Result<JudgedCall<'a, SentCall>, Failure> {
         // Calls of one session reach a child in the order they arrived, even while it starts. With a process
         // per call there is no order to keep.
         let own_process = self.pool.as_ref().is_some_and(|pool| pool.settings().scope == Scope::Call);
@@ -49,10 +86,12 @@ impl Suite {
         let mut replaced = 0;
         let judged = loop {
             match self.judge_and_send(&lease, call, args, params).await {
-                Ok(JudgedStep::Sent(call)) => break JudgedCall::Sent(SentCall { call, lease }),
-                Ok(JudgedStep::Refused(reply)) => break JudgedCall::Refused(reply),
+                Ok(JudgedCall::Sent(call, params)) => {
+                    break JudgedCall::Sent(SentCall { call, lease }, params);
+                }
+                Ok(JudgedCall::Refused(reply)) => break JudgedCall::Refused(reply),
                 // Nobody waits for a child or for its turn while the user thinks.
-                Ok(JudgedStep::AskUser(key)) => break JudgedCall::AskUser(key),
+                Ok(JudgedCall::AskUser(key, args)) => break JudgedCall::AskUser(key, args),
                 Err(Failure::Child { error: ChildError::Unsent, .. }) if replaced < MAX_REPLACED => {
                     replaced += 1;
                     let next = self.next_lease(lease, call.caller).await;
@@ -68,14 +107,20 @@ impl Suite {
         Ok(judged)
     }
 
-    async fn judge_and_send(
+    async fn judge_and_send<'a>(
         &self,
         lease: &Lease,
         call: CallContext<'_>,
-        args: Option<Raw<'_>>,
-        params: &OutgoingParams<'_>,
-    ) -> Result<JudgedStep, Failure> {
+        args: CallArguments<'a>,
+        params: OutgoingParams<'a>,
+    ) -> Result<JudgedCall<'a, InFlight>, Failure> {
         let subtool = call.tool.unwrap_or_default();
+        let (args, params) = match args.with_query {
+            Some(with_query) if self.takes_query(lease, call, subtool).await => {
+                (Some(with_query), params.with_args(Some(with_query)))
+            }
+            _ => (args.given, params),
+        };
         let failed = |error| self.failed(call.tool, error);
         // What is forwarded as it is, the server checks itself.
         let is_forwarded = matches!(params, OutgoingParams::Forward { .. });
@@ -83,7 +128,7 @@ impl Suite {
             && self.settings.validate != Some(false)
             && let Some(refusal) = self.check(lease, call, subtool, args).await?
         {
-            return Ok(JudgedStep::Refused(refusal));
+            return Ok(JudgedCall::Refused(refusal));
         }
         self.refuse_changed(lease, subtool, call.asked).await?;
         if call.part != SuitePart::Whole || self.settings.confirm.is_set() {
@@ -103,10 +148,8 @@ impl Suite {
             if let Some(refusal) = self.wrong_part(call, subtool, tool) {
                 return Err(refusal);
             }
-            if !call.confirmed
-                && let Some(key) = self.must_confirm(call.caller, subtool, tool)
-            {
-                return Ok(JudgedStep::AskUser(key));
+            if let Some(key) = self.must_confirm(call, subtool, tool) {
+                return Ok(JudgedCall::AskUser(key, args));
             }
         }
         if !is_forwarded {
@@ -118,6 +161,12 @@ impl Suite {
         }
         let request = call.to_child(methods::TOOLS_CALL);
         let sent = self.send_when_room(lease, request, |id, out| params.write(id, out)).await;
-        sent.map(JudgedStep::Sent).map_err(failed)
+        sent.map(|sent| JudgedCall::Sent(sent, params)).map_err(failed)
+    }
+
+    /// Whether the child's subtool has an argument `query`.
+    async fn takes_query(&self, lease: &Lease, call: CallContext<'_>, subtool: &str) -> bool {
+        let list = self.list_with(lease, call, subtool).await;
+        list.is_ok_and(|list| list.find(subtool).is_some_and(|tool| tool.takes("query")))
     }
 }

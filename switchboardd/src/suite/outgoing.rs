@@ -37,7 +37,15 @@ pub struct Swap<'a> {
     pub with: String,
 }
 
-impl OutgoingParams<'_> {
+impl<'a> OutgoingParams<'a> {
+    /// The same call with other arguments.
+    pub(super) fn with_args(self, args: Option<Raw<'a>>) -> Self {
+        match self {
+            Self::Call { params, token, subtool, .. } => Self::Call { params, token, subtool, args },
+            Self::Forward { .. } => self,
+        }
+    }
+
     pub fn write(&self, id: ChildId, out: &mut Vec<u8>) {
         match *self {
             Self::Call { params, token, subtool, args } => {

@@ -24,7 +24,8 @@ pub enum SuiteReply {
     /// A question to a modern host.
     NeedsInput(Box<InputNeeded>),
     /// The user said yes to the question whether the request may be run. The request is run again, with that yes.
-    Confirmed,
+    /// What the yes is for: see [`crate::caller::RequestConfirmation`].
+    Confirmed(Box<str>),
 }
 
 impl SuiteReply {
@@ -35,7 +36,7 @@ impl SuiteReply {
             Self::Own(result) => outcome::of_text(result),
             Self::Refused { .. } => Some(outcome::TOOL_ERROR),
             Self::Error(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
-            Self::NeedsInput(_) | Self::Confirmed => None,
+            Self::NeedsInput(_) | Self::Confirmed(_) => None,
         }
     }
 
@@ -49,7 +50,7 @@ impl SuiteReply {
         match self {
             Self::Refused { kind, .. } => ReplyKind::Refusal(*kind),
             Self::NeedsInput(_) => ReplyKind::Question,
-            Self::Child(_) | Self::Own(_) | Self::Error(_) | Self::Confirmed => ReplyKind::Answer,
+            Self::Child(_) | Self::Own(_) | Self::Error(_) | Self::Confirmed(_) => ReplyKind::Answer,
         }
     }
 }

@@ -7,7 +7,7 @@ use switchboard_definitions::config::Split;
 use switchboard_wire::envelope::quoted;
 
 use super::description::{ListedTool, SuiteFacts, search_hint};
-use super::{CallContext, INPUT_SCHEMA, Suite, annotations};
+use super::{CallContext, INPUT_SCHEMA, ListedName, Suite, annotations};
 use crate::child::{Annotations, Tool, ToolList};
 use crate::pool::Pool;
 use crate::pool::baseline::ToolBaseline;
@@ -167,7 +167,7 @@ impl Suite {
         let (does, called, right) = match part {
             SuitePart::ReadOnly if !reads => ("may write", &self.name, &self.writing_name),
             SuitePart::Writing if reads => ("only reads", &self.writing_name, &self.name),
-            SuitePart::Found if !reads => return Some(self.not_by_search(subtool)),
+            SuitePart::Found if !reads => return Some(self.not_by_search(call, subtool)),
             _ => return None,
         };
         // The host was shown other tools than there are now.
@@ -181,16 +181,18 @@ impl Suite {
     }
 
     /// Why the tool that searches all suites does not call this subtool: a user may allow that tool for good.
-    fn not_by_search(&self, subtool: &str) -> Failure {
-        let right = if self.current_part() == SuitePart::Whole { &self.name } else { &self.writing_name };
-        Failure::WrongTool {
-            subtool: subtool.into(),
-            does: "may write",
-            called: "the search of all suites".to_owned(),
-            advice: format!(
-                "call it with `{right}`; if the list of tools does not have that, the user restarts the editor"
-            ),
-        }
+    fn not_by_search(&self, call: CallContext<'_>, subtool: &str) -> Failure {
+        let advice = match call.search.and_then(|search| search.instead) {
+            Some(ListedName::OwnTool(name)) => format!("call the tool `{name}`"),
+            Some(ListedName::Suite(name)) => format!("call it with `{name}`"),
+            None => {
+                let is_whole = self.current_part() == SuitePart::Whole;
+                let right = if is_whole { &self.name } else { &self.writing_name };
+                format!("call it with `{right}`; if you have no such tool, the user must restart the editor")
+            }
+        };
+        let called = call.search.map_or("find", |search| search.tool).to_owned();
+        Failure::WrongTool { subtool: subtool.into(), does: "may write", called, advice }
     }
 
     /// How `introspect` marks the subtools now.
