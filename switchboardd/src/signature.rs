@@ -6,6 +6,7 @@
 
 pub mod prune;
 mod types;
+mod written;
 
 use std::collections::HashSet;
 use std::fmt::Write;

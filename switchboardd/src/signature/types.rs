@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
-use switchboard_wire::visible::without_hidden;
 
+use super::written::{is_union, is_value, joined, value_text};
 use super::{Omissions, written_name};
 
 /// How deep inner objects and arrays are shown.
@@ -18,8 +18,6 @@ const MAX_REFERENCES: usize = 8;
 const MAX_INNER: usize = 400;
 /// How long the values of an enum, or the types of a union, may be in all, in bytes.
 const MAX_VALUES: usize = 1000;
-/// The longest single value, in bytes.
-const MAX_VALUE: usize = 80;
 /// How many types of a union are shown. Single values are limited by their bytes only.
 const MAX_UNION: usize = 12;
 /// Names of types. A union always shows them.
@@ -430,46 +428,4 @@ fn required(members: &Members<'_>) -> Vec<String> {
 fn items(raw: Raw<'_>) -> Vec<Raw<'_>> {
     let items: Option<Vec<&serde_json::value::RawValue>> = serde_json::from_str(raw.get()).ok();
     items.unwrap_or_default().into_iter().map(Into::into).collect()
-}
-
-/// Types as a union, each once.
-fn joined(texts: Vec<String>) -> String {
-    let mut all: Vec<String> = Vec::with_capacity(texts.len());
-    for text in texts {
-        if !all.contains(&text) {
-            all.push(text);
-        }
-    }
-    if all.is_empty() { "any".to_owned() } else { all.join("|") }
-}
-
-/// A value as JSON, on one line; `None` if it is too long, or has characters that nobody sees.
-fn value_text(value: Raw<'_>) -> Option<String> {
-    let text = value.get();
-    let text = (text.len() <= MAX_VALUE).then(|| text.replace(['\n', '\r', '\t'], " "))?;
-    (without_hidden(&text) == text).then_some(text)
-}
-
-/// Whether a text of a type begins with a value: `"left"`, `1`, `null`.
-fn is_value(text: &str) -> bool {
-    text.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
-        || ["true", "false", "null"].contains(&text)
-}
-
-/// Whether a text of a type has a `|` outside of brackets and strings.
-fn is_union(text: &str) -> bool {
-    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
-    for c in text.chars() {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' if in_string => is_escaped = true,
-            '"' => in_string = !in_string,
-            _ if in_string => {}
-            '{' | '[' | '<' | '(' => depth += 1,
-            '}' | ']' | '>' | ')' => depth = depth.saturating_sub(1),
-            '|' if depth == 0 => return true,
-            _ => {}
-        }
-    }
-    false
 }
