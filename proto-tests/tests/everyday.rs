@@ -5,9 +5,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use proto_tests::bins::bins;
 use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, TEST_TIMEOUT, Terminal};
 use serde_json::{Value, json};
@@ -266,6 +267,48 @@ fn uninstall_undoes_everything_and_purge_deletes_the_rest() {
         output.status.success() && out(&output).contains("nothing of Switchboard is set up"),
         "{output:?}"
     );
+}
+
+/// Two daemons of one user share their folders.
+#[test]
+fn purge_with_a_socket_spares_the_folders_of_another_daemon() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let named = home.daemon();
+    let usual = Command::new(&bins().switchboardd)
+        .args(["--listen", "off"])
+        .env_clear()
+        .envs(home.environment())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let asks_usual = || {
+        let mut command = Command::new(&bins().switchboard);
+        command
+            .args(["status", "--json"])
+            .env_clear()
+            .envs(home.environment())
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
+    until_true("the other daemon to serve", TEST_TIMEOUT, asks_usual);
+    let output = home.command(&["uninstall", "--purge", "--yes"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("another switchboardd of yours serves") && said.contains("nothing was changed"),
+        "{said}"
+    );
+    assert_eq!(home.daemons().len(), 2);
+    assert!(home.config_folder().is_dir() && home.state_folder().is_dir());
+    let mut usual = usual;
+    usual.kill().unwrap();
+    usual.wait().unwrap();
+    let output = home.command(&["uninstall", "--purge", "--yes"]);
+    assert!(output.status.success() && !home.config_folder().exists(), "{output:?}");
+    drop(named);
 }
 
 #[test]

@@ -81,6 +81,11 @@ impl Args {
         Self::parse_from(["switchboard"])
     }
 
+    /// What the daemon at the user's own socket would be started with, whatever the environment says.
+    pub fn of_user(&self) -> ServeArgs {
+        ServeArgs { socket: None, config: None, ..self.of_daemon() }
+    }
+
     /// What a daemon would be started with.
     pub fn of_daemon(&self) -> ServeArgs {
         ServeArgs {

@@ -70,7 +70,7 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> CliExit {
                 false => say!("stored `{name}` in a file that only you can read"),
             }
             if !args.json && !is_known {
-                say!("there is no keyring here: {}", indented(why));
+                say!("the keyring can't be used: {}", indented(why));
             }
             if stale {
                 remark!("switchboard: the keyring still holds an older value of `{name}`");

@@ -103,7 +103,24 @@ fn shown(path: &Path) -> String {
     tilde(&path.display().to_string())
 }
 
+/// The socket of another daemon of the user, whose folders these are, too.
+fn other_daemon(args: &Args, home: &Path) -> Option<PathBuf> {
+    let of_user = daemon::runtime_paths_in_use(&args.of_user(), home);
+    let named = daemon::runtime_paths_in_use(&args.of_daemon(), home);
+    let is_other = of_user.daemon_file != named.daemon_file && daemon::running(&of_user).is_some();
+    is_other.then_some(of_user.socket)
+}
+
 pub(super) async fn run(args: &Args, wish: &Uninstall) -> CliExit {
+    if wish.purge
+        && let Ok(home) = daemon::home()
+        && let Some(socket) = other_daemon(args, &home)
+    {
+        return failed(&format!(
+            "another switchboardd of yours serves {} and uses the folders that `--purge` deletes; nothing was changed. Run `switchboard uninstall --purge` without `--socket` and SWITCHBOARD_SOCKET",
+            shown(&socket)
+        ));
+    }
     let traces = match Traces::find(args) {
         Ok(traces) => traces,
         Err(exit) => return exit,

@@ -25,6 +25,7 @@ pub fn masked(host: &Host, before: Option<&str>, after: Option<&str>) -> (Option
     hidden.sort_by_key(|value| std::cmp::Reverse(value.len()));
     let one = |text: &str| {
         let shown = by_looks(host, &without_passwords(text), &mut BTreeSet::new());
+        let shown = without_quoted(&hidden, &shown);
         hidden.iter().fold(shown, |shown, value| without(value, &shown))
     };
     (before.map(one), after.map(one))
@@ -53,18 +54,50 @@ fn without(value: &str, text: &str) -> String {
     if value.len() >= ANYWHERE {
         return text.replace(escaped, MASK).replace(value, MASK);
     }
-    let mut text = text.to_owned();
-    for quote in ['"', '\''] {
-        text = text.replace(&format!("{quote}{escaped}{quote}"), &format!("{quote}{MASK}{quote}"));
+    // Unquoted in YAML, as the value of a key or an item of a list; perhaps before a comment or within `{}` or `[]`.
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(value) {
+        let (before, after) = (&rest[..at], &rest[at + value.len()..]);
+        let begins = before.trim_end_matches([' ', '\t']);
+        let is_begun = begins.len() < before.len() && begins.ends_with([':', '-', ',', '[', '{'])
+            || begins.ends_with(['[', ',']);
+        let ends = after.trim_start_matches([' ', '\t']);
+        let is_ended = ends.is_empty()
+            || ends.starts_with(['\n', '\r', ',', ']', '}'])
+            || ends.starts_with('#') && ends.len() < after.len();
+        shown.push_str(before);
+        shown.push_str(if is_begun && is_ended { MASK } else { value });
+        rest = after;
     }
-    // Unquoted in YAML.
-    let line = |line: &str| match line.trim_end().strip_suffix(value) {
-        Some(before) if before.ends_with(": ") => {
-            line.replacen(&format!(": {value}"), &format!(": {MASK}"), 1)
-        }
-        _ => line.to_owned(),
+    shown + rest
+}
+
+/// The text without quoted values that are hidden ones, however they are escaped, or contain a long one.
+fn without_quoted(hidden: &[String], text: &str) -> String {
+    let is_hidden = |token: &str| {
+        let said = match token.strip_prefix('\'') {
+            Some(inner) => inner.trim_end_matches('\'').replace("''", "'"),
+            None => serde_json::from_str(token).unwrap_or_else(|_| token.trim_matches('"').to_owned()),
+        };
+        let is_it = |value: &String| said == *value || value.len() >= ANYWHERE && said.contains(&**value);
+        // What can be replaced in place keeps what stands around it.
+        hidden.iter().any(is_it)
+            && !hidden.iter().any(|value| value.len() >= ANYWHERE && token.contains(&**value))
     };
-    text.split_inclusive('\n').map(line).collect()
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(['"', '\'']) {
+        let (before, from) = rest.split_at(at);
+        shown.push_str(before);
+        let quote = if from.starts_with('"') { '"' } else { '\'' };
+        let token = quoted(from, quote);
+        match token.len() > 1 && is_hidden(token) {
+            true => shown.extend([quote.to_string().as_str(), MASK, quote.to_string().as_str()]),
+            false => shown.push_str(token),
+        }
+        rest = &from[token.len()..];
+    }
+    shown + rest
 }
 
 /// What the next word is.
@@ -202,7 +235,9 @@ fn quoted(text: &str, quote: char) -> &str {
         match c {
             '\n' => return &text[..1],
             _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
+            '\\' if quote == '"' => is_escaped = true,
+            // YAML writes `'` as `''`.
+            '\'' if quote == '\'' && text[at + 1..].starts_with('\'') => is_escaped = true,
             c if c == quote => return &text[..=at],
             _ => {}
         }
@@ -271,6 +306,31 @@ mod tests {
         assert!(!shown("cursor", "{ \"token\": \"${A:-hunter2}\" }").contains("hunter2"));
         let text = "{ \"mcpServers\": { \"a\": { \"command\": \"/home/me/a\", \"env\": { \"WHERE\": \"home\" } } } }";
         assert_eq!(shown("cursor", text), text.replace("\"home\"", "\"•••\""));
+    }
+
+    #[test]
+    fn a_declared_value_is_hidden_however_it_is_written() {
+        let entry = |value: &str| {
+            format!("mcpServers:\n  - name: a\n    command: a\n    env:\n      WHERE: {value}\n")
+        };
+        for (value, expect) in [
+            ("home", "•••"),
+            ("home   # where I live", "•••   # where I live"),
+            ("'home'", "'•••'"),
+            ("\"h\\u006fme\"", "\"•••\""),
+            ("'it''s'", "'•••'"),
+        ] {
+            assert_eq!(shown("continue", &entry(value)), entry(expect), "{value}");
+        }
+        let flow = "mcpServers:\n  - {name: a, command: a, env: {WHERE: home, ALSO: root}}\n";
+        assert_eq!(shown("continue", flow), flow.replace("home", "•••").replace("root", "•••"));
+        for value in ["h\\u006fme", "a\\/b", "hunter\\u0032hunter"] {
+            let text = format!(r#"{{"mcpServers":{{"a":{{"command":"a","env":{{"WHERE":"{value}"}}}}}}}}"#);
+            assert_eq!(shown("cursor", &text), text.replace(value, "•••"));
+        }
+        // A part of another word is none.
+        let text = r#"{"mcpServers":{"a":{"command":"/home/me/a","args":["homes"],"env":{"WHERE":"home"}}}}"#;
+        assert_eq!(shown("cursor", text), text.replace(r#":"home""#, r#":"•••""#));
     }
 
     #[test]

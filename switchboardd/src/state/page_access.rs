@@ -126,8 +126,9 @@ impl PageAccess {
         }
     }
 
-    /// Ends the access of every page.
+    /// Ends the access of every page, also of one that is just being opened.
     pub fn revoke(&self) {
+        lock(&self.codes).issued.clear();
         lock(&self.bearers).clear();
         self.store();
     }
@@ -263,6 +264,17 @@ mod tests {
         assert!(pages.exchange(&first).is_some());
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(pages.exchange(&third), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_that_was_issued_survives_a_revocation() {
+        let pages = pages();
+        let (unused, used) = (code(&pages), code(&pages));
+        let bearer = pages.exchange(&used).unwrap();
+        pages.revoke();
+        assert!(!pages.is_valid_bearer(bearer.as_bytes()));
+        assert_eq!(pages.exchange(&unused), None);
+        assert!(pages.exchange(&code(&pages)).is_some());
     }
 
     #[tokio::test(start_paused = true)]
