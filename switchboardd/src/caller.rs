@@ -25,7 +25,7 @@ use crate::caller::mailbox::{Mailbox, MessageKind};
 use crate::savings::recorder::SessionUsage;
 
 use confirmed::Confirmed;
-pub use stateless::{InputEntry, RequestConfirmation, StatelessRequest};
+pub use stateless::{InputEntry, SentAs, StatelessRequest};
 
 /// The random id of one daemon run. It is part of the id of every question to a host, so that answers to
 /// questions of an earlier run are recognised and dropped.
@@ -188,9 +188,9 @@ impl Caller {
         session: &Arc<Self>,
         listener: &Arc<Self>,
         meta: RequestMeta,
-        pinned: Option<u32>,
+        sent_as: Option<SentAs>,
     ) -> Arc<Self> {
-        Self::of(CallerKind::Stateless(StatelessRequest::new(session, listener, meta, pinned)))
+        Self::of(CallerKind::Stateless(StatelessRequest::new(session, listener, meta, sent_as)))
     }
 
     fn of(kind: CallerKind) -> Arc<Self> {
@@ -281,9 +281,9 @@ impl Caller {
         matches!(self.owner().kind, CallerKind::Session(_))
     }
 
-    /// The process that a retry must be sent to.
-    pub fn pinned_pid(&self) -> Option<u32> {
-        self.as_stateless().and_then(|stateless| stateless.pinned)
+    /// How the request was sent before, if it is a retry.
+    pub fn sent_as(&self) -> Option<&SentAs> {
+        self.as_stateless().and_then(|stateless| stateless.sent_as.as_ref())
     }
 
     /// The session that this is, or is a call of.

@@ -46,6 +46,7 @@ use switchboard_definitions::config::{Config, Describe, Mode, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
+use switchboard_mcp::era::request_state::BadState;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::visible;
@@ -214,6 +215,11 @@ impl Suite {
     pub async fn lease(&self, call: CallContext<'_>) -> Result<Lease, Failure> {
         let CallContext { caller, asked, tool: subtool, token, .. } = call;
         let pool = self.pool()?;
+        // A retry has the answers to questions of one server. They are not for another.
+        let launch = caller.sent_as().and_then(|sent_as| sent_as.launch);
+        if launch.is_some_and(|launch| launch != pool.fingerprint()) {
+            return Err(Failure::BadState(BadState::Expired));
+        }
         let mut lease = pin!(pool.lease_since(caller, self.limits, asked));
         loop {
             let pause = async {

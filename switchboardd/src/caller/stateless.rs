@@ -13,6 +13,7 @@ use switchboard_wire::rpc;
 use tokio::sync::Notify;
 
 use super::{Caller, OnAnswer, Profile};
+use crate::savings::recorder::Fingerprint;
 
 #[derive(Debug)]
 pub struct StatelessRequest {
@@ -20,23 +21,27 @@ pub struct StatelessRequest {
     // A leaf lock: held to copy or replace the handle.
     listener: Mutex<Arc<Caller>>,
     pub meta: RequestMeta,
-    pub(super) pinned: Option<u32>,
+    /// Set for a retry: how the request was sent before.
+    pub(super) sent_as: Option<SentAs>,
     // A leaf lock: held for a lookup or a change.
     pending: Mutex<PendingInputs>,
     input_added: Notify,
     /// The host has the questions and has not retried yet.
     suspended: AtomicBool,
     /// What the user was asked about this request and said yes to.
-    confirmed: OnceLock<RequestConfirmation>,
+    confirmed: OnceLock<Box<str>>,
 }
 
-/// Why a request needs no further yes of the user.
-#[derive(Debug)]
-pub enum RequestConfirmation {
-    /// It was sent before; its child has it already.
-    Sent,
-    /// The user said yes to this.
-    Of(Box<str>),
+/// How a request was sent to a modern child that asked back. Its retry goes to the same server, and needs no second yes
+/// for the same tool.
+#[derive(Debug, Clone, Default)]
+pub struct SentAs {
+    /// The process; 0 if the daemon itself asked.
+    pub pid: u32,
+    /// What it runs.
+    pub launch: Option<Fingerprint>,
+    /// What the user said yes to before it was sent.
+    pub confirmed: Option<Box<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -76,13 +81,13 @@ impl StatelessRequest {
         session: &Arc<Caller>,
         listener: &Arc<Caller>,
         meta: RequestMeta,
-        pinned: Option<u32>,
+        sent_as: Option<SentAs>,
     ) -> Self {
         Self {
             session: session.clone(),
             listener: Mutex::new(listener.clone()),
             meta,
-            pinned,
+            sent_as,
             pending: Mutex::default(),
             input_added: Notify::new(),
             suspended: AtomicBool::new(false),
@@ -203,16 +208,13 @@ impl StatelessRequest {
 
     /// Whether the user was asked about this request, as what `what` says, and said yes.
     pub fn is_confirmed(&self, what: &str) -> bool {
-        match self.confirmed.get() {
-            None => false,
-            Some(RequestConfirmation::Sent) => true,
-            Some(RequestConfirmation::Of(confirmed)) => **confirmed == *what,
-        }
+        let before = self.sent_as.as_ref().and_then(|sent_as| sent_as.confirmed.as_deref());
+        before == Some(what) || self.confirmed.get().is_some_and(|confirmed| **confirmed == *what)
     }
 
     /// Counts once, before the request runs.
-    pub fn set_confirmed(&self, confirmation: RequestConfirmation) {
-        let _ = self.confirmed.set(confirmation);
+    pub fn set_confirmed(&self, what: Box<str>) {
+        let _ = self.confirmed.set(what);
     }
 
     pub fn is_suspended(&self) -> bool {

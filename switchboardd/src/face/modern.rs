@@ -7,7 +7,7 @@ use switchboard_mcp::client_capabilities::ClientCapabilities;
 use switchboard_mcp::era::errors::{self, MappedError};
 use switchboard_mcp::era::request_meta::RequestMeta;
 use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_mcp::era::request_state::{BadState, StateBinding, StateTarget};
+use switchboard_mcp::era::request_state::{BadState, StateBinding};
 use switchboard_mcp::era::retry::{self, Retry};
 use switchboard_mcp::era::{self, ProtocolEra, envelope, results};
 use switchboard_mcp::methods;
@@ -17,10 +17,11 @@ use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
 use super::{Face, HostRequest, RequestContext, aggregate, links, listen, single};
-use crate::caller::{Caller, InputEntry, RequestConfirmation};
+use crate::caller::{Caller, InputEntry, SentAs};
 use crate::catalog::Catalog;
 use crate::child::ChildResponse;
 use crate::session::Session;
+use crate::session::suspended_calls::UsedState;
 use crate::suite::failure::Failure;
 use crate::suite::{InputNeeded, SuiteReply};
 
@@ -80,12 +81,11 @@ impl ModernRequest<'_> {
             }
             _ => {}
         }
-        let (mut pinned, mut is_sent) = (None, false);
-        let mut params = None;
+        let (mut before, mut params) = (None, None);
         if let Some(Retry { responses, state: Some(state) }) = Retry::of(request.params.raw)? {
             request.notes.iter().for_each(|notes| notes.record_retry());
             match daemon.suspended_calls.use_state(&state, self.state_binding())? {
-                StateTarget::SuspendedCall(name) => {
+                UsedState::SuspendedCall(name) => {
                     let mut call = daemon.suspended_calls.take(&name).ok_or(BadState::Expired)?;
                     call.resume(listener, request.params.progress_token().map(Raw::get));
                     call.supply_inputs(&responses);
@@ -107,20 +107,15 @@ impl ModernRequest<'_> {
                     let is_all = *face == Face::Aggregate;
                     return Ok(if is_all { links::rewrite_uris(catalog, &child, said) } else { said });
                 }
-                StateTarget::Child { pid, state, .. } => {
-                    pinned = Some(pid);
-                    // The child has seen this request already. With pid 0 it has not: the daemon asked.
-                    is_sent = pid != 0;
+                UsedState::Child { sent_as, state } => {
+                    before = Some(sent_as);
                     let with_state = |params| retry::with_state(params, state.as_deref()).into_bytes();
                     params = request.params.raw.map(with_state);
                 }
             }
         }
         let current = params.as_deref().and_then(Raw::parse).or(request.params.raw);
-        let caller = Caller::stateless(&owner, listener, meta, pinned);
-        if is_sent {
-            caller.as_stateless().iter().for_each(|request| request.set_confirmed(RequestConfirmation::Sent));
-        }
+        let caller = Caller::stateless(&owner, listener, meta, before);
         self.run(&caller, current).await
     }
 
@@ -132,9 +127,8 @@ impl ModernRequest<'_> {
         what: Box<str>,
     ) -> Result<SuiteReply, Failure> {
         let caller = Caller::stateless(&owner, self.context.caller, meta, None);
-        let confirmation = RequestConfirmation::Of(what);
         if let Some(request) = caller.as_stateless() {
-            request.set_confirmed(confirmation);
+            request.set_confirmed(what);
         }
         let is_answer = |key: &str| matches!(key, "inputResponses" | "requestState");
         let params = self.request.params.raw.map(|params| remove_members(params, is_answer));
@@ -211,7 +205,7 @@ impl ModernRequest<'_> {
             SuiteReply::Error(error) => return Ok(rpc::error(id, &error)),
             SuiteReply::Confirmed(_) => return Err(Failure::Panicked),
             SuiteReply::NeedsInput(asks) => match *asks {
-                InputNeeded::Child { answer, pid } => return Ok(self.wrapped(&answer, pid)),
+                InputNeeded::Child { answer, sent_as } => return Ok(self.wrapped(&answer, sent_as)),
                 InputNeeded::Suspended { call, inputs } => {
                     let state = self
                         .context
@@ -247,7 +241,7 @@ impl ModernRequest<'_> {
     }
 
     /// A modern child's question, with its request state sealed in ours.
-    fn wrapped(&self, answer: &ChildResponse, pid: u32) -> Vec<u8> {
+    fn wrapped(&self, answer: &ChildResponse, sent_as: SentAs) -> Vec<u8> {
         let id = self.request.id.get();
         let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(&answer.body)
         else {
@@ -255,8 +249,11 @@ impl ModernRequest<'_> {
         };
         let given = Members::of(result).and_then(|result| result.get("requestState"));
         let inner = given.and_then(string).map(Into::into);
-        let state =
-            quoted(&self.context.daemon.suspended_calls.seal_child_state(pid, inner, self.state_binding()));
+        let state = quoted(&self.context.daemon.suspended_calls.seal_child_state(
+            sent_as,
+            inner,
+            self.state_binding(),
+        ));
         let result = match given {
             Some(given) => {
                 let whole = result.get().as_bytes();

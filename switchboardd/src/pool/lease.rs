@@ -12,6 +12,7 @@ use super::{Pool, PoolError, SLOT_WAIT};
 use crate::caller::Caller;
 use crate::child::{Child, Limits};
 use crate::observe::metrics::child_metrics::StartReason;
+use crate::savings::recorder::Fingerprint;
 
 /// The right to use a child. Dropping it gives the child back.
 #[derive(Debug)]
@@ -34,6 +35,11 @@ impl Lease {
     /// The child as a member of its pool.
     pub fn member(&self) -> &Arc<Member> {
         &self.member
+    }
+
+    /// What the child runs.
+    pub fn launch(&self) -> Fingerprint {
+        self.pool.fingerprint()
     }
 }
 
@@ -68,9 +74,9 @@ impl Pool {
         limits: Limits,
         asked: Instant,
     ) -> Result<Lease, PoolError> {
-        if let Some(pid) = caller.pinned_pid()
+        if let Some(sent_as) = caller.sent_as()
             && self.settings().scope != Scope::Call
-            && let Some(member) = self.members().into_iter().find(|member| member.pid() == pid)
+            && let Some(member) = self.members().into_iter().find(|member| member.pid() == sent_as.pid)
         {
             // The host comes back with answers to questions of this child.
             member.change_leases(1);

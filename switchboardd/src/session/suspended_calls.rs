@@ -10,6 +10,7 @@ use switchboard_mcp::era::request_state::{BadState, StateBinding, StateSigner, S
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::caller::SentAs;
 use crate::suite::SuspendableCall;
 
 /// Time limit for a user to answer a form.
@@ -50,11 +51,12 @@ struct ChildStates {
 struct UnusedState {
     session: Box<str>,
     until: u64,
+    sent_as: SentAs,
 }
 
 impl ChildStates {
     /// Returns the number of a new state.
-    fn issue(&mut self, session: &str, now: u64, until: u64) -> u64 {
+    fn issue(&mut self, session: &str, sent_as: SentAs, now: u64, until: u64) -> u64 {
         self.unused.retain(|_, state| state.until >= now);
         let mut own = self.unused.iter().filter(|(_, state)| *state.session == *session);
         let oldest_own =
@@ -66,9 +68,18 @@ impl ChildStates {
             self.unused.pop_first();
         }
         self.issued += 1;
-        self.unused.insert(self.issued, UnusedState { session: session.into(), until });
+        self.unused.insert(self.issued, UnusedState { session: session.into(), until, sent_as });
         self.issued
     }
+}
+
+/// What a host came back to.
+#[derive(Debug)]
+pub enum UsedState {
+    /// A suspended call, by its name.
+    SuspendedCall(String),
+    /// A modern child, with the state that it gave.
+    Child { sent_as: SentAs, state: Option<String> },
 }
 
 #[derive(Debug)]
@@ -126,11 +137,17 @@ impl SuspendedCalls {
 
     /// Signs the state of a modern child together with its process id, so that the retry reaches the same
     /// process. The result is good for one retry.
-    pub fn seal_child_state(&self, pid: u32, state: Option<String>, binding: StateBinding<'_>) -> String {
+    pub fn seal_child_state(
+        &self,
+        sent_as: SentAs,
+        state: Option<String>,
+        binding: StateBinding<'_>,
+    ) -> String {
+        let pid = sent_as.pid;
         let now = self.seconds();
         let until = now + INPUT_TIMEOUT.as_secs();
         self.retry_possible_until.fetch_max(until, Ordering::Relaxed);
-        let number = self.lock_child_states().issue(binding.session, now, until);
+        let number = self.lock_child_states().issue(binding.session, sent_as, now, until);
         self.signer.issue(&StateTarget::Child { pid, number, state }, binding, until)
     }
 
@@ -140,13 +157,14 @@ impl SuspendedCalls {
     }
 
     /// Verifies a state that a host came back with. It does not verify again.
-    pub fn use_state(&self, state: &str, binding: StateBinding<'_>) -> Result<StateTarget, BadState> {
-        let target = self.signer.verify(state, binding, self.seconds())?;
-        // A suspended call is removed by its name.
-        if let StateTarget::Child { number, .. } = &target {
-            self.lock_child_states().unused.remove(number).ok_or(BadState::Expired)?;
+    pub fn use_state(&self, state: &str, binding: StateBinding<'_>) -> Result<UsedState, BadState> {
+        match self.signer.verify(state, binding, self.seconds())? {
+            StateTarget::SuspendedCall(name) => Ok(UsedState::SuspendedCall(name)),
+            StateTarget::Child { number, state, .. } => {
+                let unused = self.lock_child_states().unused.remove(&number).ok_or(BadState::Expired)?;
+                Ok(UsedState::Child { sent_as: unused.sent_as, state })
+            }
         }
-        Ok(target)
     }
 
     pub fn take(&self, name: &str) -> Option<SuspendableCall> {
@@ -191,18 +209,18 @@ mod tests {
     #[test]
     fn one_session_forgets_its_own_states_only() {
         let mut states = ChildStates::default();
-        let other = states.issue("other", 0, 600);
-        let first = states.issue("own", 0, 600);
+        let other = states.issue("other", SentAs::default(), 0, 600);
+        let first = states.issue("own", SentAs::default(), 0, 600);
         for _ in 0..2 * MAX_STATES_PER_SESSION {
-            states.issue("own", 0, 600);
+            states.issue("own", SentAs::default(), 0, 600);
         }
         assert!(states.unused.contains_key(&other) && !states.unused.contains_key(&first));
         assert_eq!(states.unused.len(), MAX_STATES_PER_SESSION + 1);
         for session in 0..2 * MAX_STATES {
-            states.issue(&session.to_string(), 0, 600);
+            states.issue(&session.to_string(), SentAs::default(), 0, 600);
         }
         assert_eq!(states.unused.len(), MAX_STATES);
-        states.issue("late", 601, 1200);
+        states.issue("late", SentAs::default(), 601, 1200);
         assert_eq!(states.unused.len(), 1, "the others have expired");
     }
 }

@@ -63,13 +63,13 @@ impl Suite {
         let request = call.to_child(method);
         let write = |id, out: &mut Vec<u8>| params.write(id, out);
         match self.send_when_room(&lease, request, write).await {
-            Ok(call) => return Ok(SentCall { call, lease }),
+            Ok(call) => return Ok(SentCall::new(call, lease)),
             Err(ChildError::Unsent) => {}
             Err(error) => return Err(error.into()),
         }
         let lease = self.next_lease(lease, call.caller).await?;
         match self.send_when_room(&lease, request, write).await {
-            Ok(call) => Ok(SentCall { call, lease }),
+            Ok(call) => Ok(SentCall::new(call, lease)),
             Err(ChildError::Unsent) => Err(lease.wait_end_reason().await.into()),
             Err(error) => Err(error.into()),
         }

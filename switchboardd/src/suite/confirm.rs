@@ -30,6 +30,21 @@ const MAX_NAME: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfirmKey(Box<str>);
 
+/// Whether a call needs the user's yes.
+#[derive(Debug)]
+pub(super) enum ConfirmNeed {
+    Nothing,
+    /// The user said yes to this.
+    Confirmed(ConfirmKey),
+    Ask(ConfirmKey),
+}
+
+impl ConfirmKey {
+    pub(super) fn into_text(self) -> Box<str> {
+        self.0
+    }
+}
+
 /// What follows from the question.
 #[derive(Debug)]
 pub enum Confirmation {
@@ -55,17 +70,16 @@ struct Question {
 }
 
 impl Suite {
-    /// What the user must say yes to before this call is sent; `None` if nobody needs to be asked. `tool`: `None` if the
-    /// server does not list it.
+    /// Whether the user must say yes before this call is sent. `tool`: `None` if the server does not list it.
     pub(super) fn must_confirm(
         &self,
         call: CallContext<'_>,
         subtool: &str,
         tool: Option<&Tool>,
-    ) -> Option<ConfirmKey> {
+    ) -> ConfirmNeed {
         let is_harmless = || tool.is_some_and(|tool| self.accepted_annotations(tool).is_harmless());
         if !self.settings.confirm.asks_about(subtool, is_harmless) {
-            return None;
+            return ConfirmNeed::Nothing;
         }
         let launch = self.pool.as_ref().map(|pool| pool.fingerprint());
         let definition = tool.map(|tool| digest::short(tool.raw.get().as_bytes()));
@@ -74,7 +88,7 @@ impl Suite {
         let is_confirmed = call.confirmed == Some(&key)
             || call.caller.has_confirmed(&key.0)
             || call.caller.as_stateless().is_some_and(|request| request.is_confirmed(&key.0));
-        (!is_confirmed).then_some(key)
+        if is_confirmed { ConfirmNeed::Confirmed(key) } else { ConfirmNeed::Ask(key) }
     }
 
     /// Asks the user; fails if the answer is not a yes.

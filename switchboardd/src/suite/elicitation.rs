@@ -77,7 +77,7 @@ impl Suite {
             };
             let again = self.send_when_room(&lease, call.to_child(method), with_answers).await;
             sent = match again {
-                Ok(call) => SentCall { call, lease },
+                Ok(call) => SentCall::new(call, lease),
                 Err(ChildError::Unsent) => return Err(failed(lease.wait_end_reason().await)),
                 Err(error) => return Err(failed(error)),
             };

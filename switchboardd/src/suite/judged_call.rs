@@ -6,7 +6,7 @@ use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
-use super::confirm::{ConfirmKey, Confirmation};
+use super::confirm::{ConfirmKey, ConfirmNeed, Confirmation};
 use super::outgoing::OutgoingParams;
 use super::sent_call::SentCall;
 use super::{CallContext, Suite, SuitePart, SuiteReply};
@@ -86,8 +86,8 @@ impl Suite {
         let mut replaced = 0;
         let judged = loop {
             match self.judge_and_send(&lease, call, args, params).await {
-                Ok(JudgedCall::Sent(call, params)) => {
-                    break JudgedCall::Sent(SentCall { call, lease }, params);
+                Ok(JudgedCall::Sent((call, confirmed), params)) => {
+                    break JudgedCall::Sent(SentCall { call, lease, confirmed }, params);
                 }
                 Ok(JudgedCall::Refused(reply)) => break JudgedCall::Refused(reply),
                 // Nobody waits for a child or for its turn while the user thinks.
@@ -113,7 +113,7 @@ impl Suite {
         call: CallContext<'_>,
         args: CallArguments<'a>,
         params: OutgoingParams<'a>,
-    ) -> Result<JudgedCall<'a, InFlight>, Failure> {
+    ) -> Result<JudgedCall<'a, (InFlight, Option<Box<str>>)>, Failure> {
         let subtool = call.tool.unwrap_or_default();
         let (args, params) = match args.with_query {
             Some(with_query) if self.takes_query(lease, call, subtool).await => {
@@ -121,6 +121,7 @@ impl Suite {
             }
             _ => (args.given, params),
         };
+        let mut confirmed = None;
         let failed = |error| self.failed(call.tool, error);
         // What is forwarded as it is, the server checks itself.
         let is_forwarded = matches!(params, OutgoingParams::Forward { .. });
@@ -148,8 +149,10 @@ impl Suite {
             if let Some(refusal) = self.wrong_part(call, subtool, tool) {
                 return Err(refusal);
             }
-            if let Some(key) = self.must_confirm(call, subtool, tool) {
-                return Ok(JudgedCall::AskUser(key, args));
+            match self.must_confirm(call, subtool, tool) {
+                ConfirmNeed::Nothing => {}
+                ConfirmNeed::Confirmed(key) => confirmed = Some(key.into_text()),
+                ConfirmNeed::Ask(key) => return Ok(JudgedCall::AskUser(key, args)),
             }
         }
         if !is_forwarded {
@@ -161,7 +164,7 @@ impl Suite {
         }
         let request = call.to_child(methods::TOOLS_CALL);
         let sent = self.send_when_room(lease, request, |id, out| params.write(id, out)).await;
-        sent.map(|sent| JudgedCall::Sent(sent, params)).map_err(failed)
+        sent.map(|sent| JudgedCall::Sent((sent, confirmed), params)).map_err(failed)
     }
 
     /// Whether the child's subtool has an argument `query`.

@@ -12,7 +12,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::rpc;
 
 use super::{InputNeeded, Suite, SuiteReply};
-use crate::caller::Caller;
+use crate::caller::{Caller, SentAs};
 use crate::child::remote::RemoteError;
 use crate::child::remote::auth::AuthError;
 use crate::child::{ChildError, ChildResponse};
@@ -114,6 +114,6 @@ fn login_question(child: &str, attempt: &Attempt) -> SuiteReply {
     // No process has this id, so the retry may use any child.
     SuiteReply::NeedsInput(Box::new(InputNeeded::Child {
         answer: ChildResponse { body, id, era: ProtocolEra::Modern, error: None, asked: Duration::ZERO },
-        pid: 0,
+        sent_as: SentAs::default(),
     }))
 }

@@ -24,7 +24,7 @@ pub enum SuiteReply {
     /// A question to a modern host.
     NeedsInput(Box<InputNeeded>),
     /// The user said yes to the question whether the request may be run. The request is run again, with that yes.
-    /// What the yes is for: see [`crate::caller::RequestConfirmation`].
+    /// What the yes is for: see [`crate::caller::StatelessRequest::is_confirmed`].
     Confirmed(Box<str>),
 }
 

@@ -20,7 +20,7 @@ use switchboard_wire::members::Members;
 use super::outgoing::OutgoingParams;
 use super::sent_call::SentCall;
 use super::{CallContext, Suite, SuiteReply};
-use crate::caller::{Caller, InputEntry, StatelessRequest};
+use crate::caller::{Caller, InputEntry, SentAs, StatelessRequest};
 use crate::child::{ChildError, ChildId, ChildResponse};
 use crate::pool::Member;
 use crate::suite::failure::Failure;
@@ -35,7 +35,7 @@ pub enum InputNeeded {
     Suspended { call: SuspendableCall, inputs: Vec<InputEntry> },
     /// A modern child asked, and its request is over; the host must retry at this process. With pid 0 it is
     /// the daemon's login question.
-    Child { answer: ChildResponse, pid: u32 },
+    Child { answer: ChildResponse, sent_as: SentAs },
 }
 
 impl Suite {
@@ -66,7 +66,7 @@ impl Suite {
                 SuspendableCall::new(call.caller, self, Some(child_call), answer).run_until_input().await
             }
             (ProtocolEra::Modern, ProtocolEra::Modern) => {
-                let pid = sent.lease.pid();
+                let sent_as = sent.sent_as();
                 let answer = sent.answer(self.limits).await.map_err(failed)?;
                 let asks = match Message::parse(&answer.body) {
                     Ok(Message::Response { outcome: Outcome::Result(result), .. })
@@ -80,7 +80,7 @@ impl Suite {
                     _ => false,
                 };
                 Ok(if asks {
-                    SuiteReply::NeedsInput(Box::new(InputNeeded::Child { answer, pid }))
+                    SuiteReply::NeedsInput(Box::new(InputNeeded::Child { answer, sent_as }))
                 } else {
                     SuiteReply::Child(answer)
                 })

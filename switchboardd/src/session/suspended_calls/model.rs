@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
-use switchboard_mcp::era::request_state::{StateBinding, StateTarget};
+use switchboard_mcp::era::request_state::StateBinding;
 
-use super::SuspendedCalls;
-use crate::caller::Caller;
+use super::{SuspendedCalls, UsedState};
+use crate::caller::{Caller, SentAs};
 use crate::suite::SuspendableCall;
 use crate::system::model;
 
@@ -136,14 +136,17 @@ impl StateMachineTest for Test {
                     });
                     states.push(calls.suspend(call, binding(session)).expect("there is room"));
                 }
-                Event::IsSealed(session) => states.push(calls.seal_child_state(7, None, binding(session))),
+                Event::IsSealed(session) => states.push({
+                    let sent_as = SentAs { pid: 7, ..SentAs::default() };
+                    calls.seal_child_state(sent_as, None, binding(session))
+                }),
                 Event::Retries(session, at) => {
                     let Some(state) = states.get(at) else { return };
                     let may = before.may_retry(session, at);
                     match calls.use_state(state, binding(session)) {
                         // Used, or its time is over: the name leads nowhere.
-                        Ok(StateTarget::SuspendedCall(name)) => assert_eq!(calls.take(&name).is_some(), may),
-                        Ok(StateTarget::Child { pid, .. }) => assert!(may && pid == 7),
+                        Ok(UsedState::SuspendedCall(name)) => assert_eq!(calls.take(&name).is_some(), may),
+                        Ok(UsedState::Child { sent_as, .. }) => assert!(may && sent_as.pid == 7),
                         Err(error) => assert!(!may, "{error}"),
                     }
                 }
