@@ -539,6 +539,23 @@ fn between_modern_ends_only_the_request_state_is_replaced() {
     assert_eq!(post(&daemon, "tools/call", &tampered)["error"]["code"], -32602);
 }
 
+/// A definition that was changed while the user answered is another server.
+#[test]
+fn answers_go_only_to_the_server_that_asked() {
+    let home = home(&["--era", "modern"]);
+    let daemon = home.daemon();
+    let call = json!({"name": "test_input_required_result_elicitation", "arguments": {}});
+    let asked = post(&daemon, "tools/call", &modern(call.clone()));
+    let answers = json!({"user_name": accept(&json!({"name": "Ada"}))});
+    let retry = retry(call, &asked, &answers);
+    define(&home, &["--era", "modern", "--page", "7"]);
+    home.run_ok(&["reload"]);
+    let answer = post(&daemon, "tools/call", &retry);
+    assert_eq!(answer["result"]["_meta"]["switchboard"]["kind"], "request_state", "{answer}");
+    let received = journal(&home);
+    assert!(received.iter().all(|line| line["params"].get("inputResponses").is_none()), "{received:?}");
+}
+
 #[test]
 fn non_object_results_are_wrapped_for_a_legacy_host() {
     let home = home(&["--era", "modern"]);
