@@ -381,6 +381,29 @@ fn a_server_that_asks_in_the_middle_of_a_call_does_not_repeat_the_question() {
     assert!(!again["result"]["content"].to_string().contains("Hello"), "{again}");
 }
 
+/// The tool of a modern server changes while a legacy host's user answers its question: the yes was for another tool.
+#[test]
+fn a_tool_that_changes_while_it_asks_does_not_get_the_answer() {
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    let variables = [("ERA_JOURNAL", journal.to_str().unwrap())];
+    let child = home.entry(&bins().era_child, &["--era", "modern"], &variables);
+    home.definition("n", &json!({"mcpServers": {"n": child}}).to_string());
+    home.config(&json!({"suites": {"n": {"confirm": ["test_question_*"]}}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let id = start(&mut shim, "test_question_of_a_changing_tool", &json!({}));
+    let question = shim.notification(ASKED);
+    reply(&mut shim, &question, &accept("once"));
+    let question = shim.notification(ASKED);
+    assert!(question["params"]["requestedSchema"]["properties"]["name"].is_object(), "{question}");
+    shim.call("n", "test_trigger_tool_change", "{}");
+    reply(&mut shim, &question, &json!({"action": "accept", "content": {"name": "Ada"}}));
+    let answer = shim.answer_to(&id);
+    assert_eq!(kind_of(&answer).as_deref(), Some("child_changed"), "{answer}");
+    assert!(!std::fs::read_to_string(journal).unwrap().contains("inputResponses"));
+}
+
 #[test]
 fn of_64_calls_at_once_only_those_with_a_yes_are_sent() {
     let (home, server) = home_that_asks(&json!(["delete_*"]));

@@ -2,6 +2,8 @@
 //! questions are bridged between the eras.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use proto_tests::shim::call_params;
@@ -539,21 +541,37 @@ fn between_modern_ends_only_the_request_state_is_replaced() {
     assert_eq!(post(&daemon, "tools/call", &tampered)["error"]["code"], -32602);
 }
 
-/// A definition that was changed while the user answered is another server.
+/// A server whose definition, or a value of it, was changed while the user answered is another server. So is a tool that
+/// needs a yes since then.
 #[test]
 fn answers_go_only_to_the_server_that_asked() {
-    let home = home(&["--era", "modern"]);
-    let daemon = home.daemon();
-    let call = json!({"name": "test_input_required_result_elicitation", "arguments": {}});
-    let asked = post(&daemon, "tools/call", &modern(call.clone()));
-    let answers = json!({"user_name": accept(&json!({"name": "Ada"}))});
-    let retry = retry(call, &asked, &answers);
-    define(&home, &["--era", "modern", "--page", "7"]);
-    home.run_ok(&["reload"]);
-    let answer = post(&daemon, "tools/call", &retry);
-    assert_eq!(answer["result"]["_meta"]["switchboard"]["kind"], "request_state", "{answer}");
-    let received = journal(&home);
-    assert!(received.iter().all(|line| line["params"].get("inputResponses").is_none()), "{received:?}");
+    let values = |home: &Home, value: &str| {
+        let file = home.write(".config/switchboard/env", &format!("WHICH={value}\n"));
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let definition = |home: &Home| define(home, &["--era", "modern", "--page", "7"]);
+    let changed_value = |home: &Home| values(home, "second");
+    let confirm = |home: &Home| home.config(&json!({"suites": {"era": {"confirm": ["test_*"]}}}));
+    let changes: [&dyn Fn(&Home); 3] = [&definition, &changed_value, &confirm];
+    for (number, change) in changes.into_iter().enumerate() {
+        let home = Home::new();
+        values(&home, "first");
+        let file = home.path().join("journal");
+        let variables = [("ERA_JOURNAL", file.to_str().unwrap()), ("WHICH", "${WHICH}")];
+        let entry = home.entry(&bins().era_child, &["--era", "modern"], &variables);
+        home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
+        let daemon = home.daemon();
+        let call = json!({"name": "test_input_required_result_elicitation", "arguments": {}});
+        let asked = post(&daemon, "tools/call", &modern(call.clone()));
+        let answers = json!({"user_name": accept(&json!({"name": "Ada"}))});
+        let retry = retry(call, &asked, &answers);
+        change(&home);
+        home.run_ok(&["reload"]);
+        let answer = post(&daemon, "tools/call", &retry);
+        assert_eq!(answer["result"]["_meta"]["switchboard"]["kind"], "child_changed", "{number}: {answer}");
+        let calls = journal(&home).into_iter().filter(|line| line["method"] == "tools/call").count();
+        assert_eq!(calls, 1, "{number}");
+    }
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub use switchboard_definitions::config::Limits;
 pub use tools::{ArgumentNames, Tool, ToolList};
 
 use crate::observe::metrics::child_metrics::ChildMetrics;
+use crate::savings::recorder::Fingerprint;
 use calls::Calls;
 use cancels::CancelWatch;
 use clip::clip;
@@ -133,6 +134,8 @@ struct ChildIdentity {
     pid: u32,
     /// `None` for a remote child.
     guard_pid: Option<u32>,
+    /// What it runs, or connects to, with all values filled in.
+    launch: Fingerprint,
     born: Instant,
 }
 
@@ -191,6 +194,11 @@ impl Child {
 
     pub fn started_at(&self) -> Instant {
         self.identity.born
+    }
+
+    /// What it runs, or connects to, with all values filled in.
+    pub fn launch(&self) -> Fingerprint {
+        self.identity.launch
     }
 
     pub fn in_flight(&self) -> usize {

@@ -325,6 +325,9 @@ mod tests {
         let one_of = json!({"type": "object", "properties": {"x": {"type": "string"}, "y": {}},
             "anyOf": [{"required": ["x"]}, {"required": ["y"]}]});
         assert_eq!(shown(one_of), ("t(a?: {x?: string, y?: any})".to_owned(), true, false));
+        let tagged = json!({"type": "object", "required": ["kind"],
+            "oneOf": [{"properties": {"kind": {"const": "a"}}}, {"properties": {"kind": {"const": "b"}, "x": {}}}]});
+        assert_eq!(shown(tagged), (r#"t(a?: {kind?: "a"}|{kind?: "b", x?: any})"#.to_owned(), true, false));
         let formats = json!({"type": "string", "anyOf": [{"format": "date"}, {"format": "time"}]});
         assert_eq!(shown(formats), ("t(a?: string)".to_owned(), false, true));
         let items = json!({"type": "array", "items": {"type": "string"}, "oneOf": [{"maxItems": 1}, {"maxItems": 3}]});

@@ -46,7 +46,6 @@ use switchboard_definitions::config::{Config, Describe, Mode, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
-use switchboard_mcp::era::request_state::BadState;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::visible;
@@ -184,7 +183,8 @@ impl Suite {
         match self.mode {
             Mode::Redacted => {
                 let list = drift::without_held(list, self.known_drift().as_deref());
-                introspect::entries(&list, &self.settings.expose, self.introspect_options(&self.marks()))
+                let marks = self.marks(self.current_part(), None);
+                introspect::entries(&list, &self.settings.expose, self.introspect_options(&marks))
             }
             Mode::Summary | Mode::Compact | Mode::Full => self.exposed(list),
         }
@@ -215,11 +215,6 @@ impl Suite {
     pub async fn lease(&self, call: CallContext<'_>) -> Result<Lease, Failure> {
         let CallContext { caller, asked, tool: subtool, token, .. } = call;
         let pool = self.pool()?;
-        // A retry has the answers to questions of one server. They are not for another.
-        let launch = caller.sent_as().and_then(|sent_as| sent_as.launch);
-        if launch.is_some_and(|launch| launch != pool.fingerprint()) {
-            return Err(Failure::BadState(BadState::Expired));
-        }
         let mut lease = pin!(pool.lease_since(caller, self.limits, asked));
         loop {
             let pause = async {
@@ -311,7 +306,7 @@ impl Suite {
         };
         let stripped_params = login::is_about_login(params).then(|| login::without_login(params));
         if stripped_params.is_some()
-            && let Some(again) = self.resume_after_login(params).await?
+            && let Some(again) = self.resume_after_login(caller, params).await?
         {
             return Ok(again);
         }

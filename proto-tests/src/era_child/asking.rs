@@ -22,7 +22,7 @@ pub(super) fn play(round: &Round<'_>, name: &str) -> StepResult {
             }
             one(round, false, name_form("streamed_name", "What is your name?"))
         }
-        "test_input_required_result_elicitation" => greeting(round),
+        "test_input_required_result_elicitation" | "test_question_of_a_changing_tool" => greeting(round),
         "test_input_required_result_list_roots" => one(round, false, Question::roots("client_roots")),
         "test_input_required_result_request_state" | "test_input_required_result_tampered_state" => {
             one(round, true, confirmation("Please confirm"))

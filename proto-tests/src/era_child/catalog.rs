@@ -49,6 +49,12 @@ pub(super) fn tools(revision: Revision, changes: u64) -> Vec<Value> {
             &json!({}),
             &[],
         ),
+        tool(
+            "test_question_of_a_changing_tool",
+            &format!("Asks for a name (changes so far: {changes})"),
+            &json!({}),
+            &[],
+        ),
         tool("test_sampling", "Asks the model", &json!({"prompt": string("What to ask")}), &["prompt"]),
         tool("test_elicitation", "Asks for a form", &json!({"message": string("What to ask")}), &["message"]),
         json!({"name": "json_schema_2020_12_tool", "description": "Has a schema with everything in it",

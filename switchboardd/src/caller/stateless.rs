@@ -44,6 +44,13 @@ pub struct SentAs {
     pub confirmed: Option<Box<str>>,
 }
 
+impl SentAs {
+    /// Whether the retry has answers to questions of a server, and not of the daemon.
+    pub fn has_answers(&self) -> bool {
+        self.launch.is_some()
+    }
+}
+
 #[derive(Debug, Default)]
 struct PendingInputs {
     issued: u64,
@@ -206,15 +213,20 @@ impl StatelessRequest {
         }
     }
 
-    /// Whether the user was asked about this request, as what `what` says, and said yes.
-    pub fn is_confirmed(&self, what: &str) -> bool {
-        let before = self.sent_as.as_ref().and_then(|sent_as| sent_as.confirmed.as_deref());
-        before == Some(what) || self.confirmed.get().is_some_and(|confirmed| **confirmed == *what)
+    /// Whether the user has said yes to this request under this key.
+    pub fn is_confirmed(&self, key: &str) -> bool {
+        self.confirmed_key() == Some(key)
+    }
+
+    /// The key of what the user has said yes to.
+    pub fn confirmed_key(&self) -> Option<&str> {
+        let before = || self.sent_as.as_ref()?.confirmed.as_deref();
+        self.confirmed.get().map(|key| &**key).or_else(before)
     }
 
     /// Counts once, before the request runs.
-    pub fn set_confirmed(&self, what: Box<str>) {
-        let _ = self.confirmed.set(what);
+    pub fn set_confirmed(&self, key: Box<str>) {
+        let _ = self.confirmed.set(key);
     }
 
     pub fn is_suspended(&self) -> bool {

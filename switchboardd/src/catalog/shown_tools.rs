@@ -129,6 +129,11 @@ mod tests {
         for (name, child, own) in [("k_suite", "j", None), ("k_rm", "k", None), ("k_rm", "k", Some("mv"))] {
             assert_eq!(resumed.earlier_part(name, child, own), None);
         }
+        let suite = |name: &str| Some(ListedName::Suite(name.to_owned()));
+        assert_eq!(shown.reaching("k", "rm", true), Some(ListedName::OwnTool("k_rm".to_owned())));
+        assert_eq!(shown.reaching("k", "ls", true), suite("k_suite"));
+        assert_eq!(shown.reaching("k", "mv", false), suite("k_suite_write"));
+        assert_eq!(shown.reaching("j", "ls", true), None);
         for wrong in ["", "x", "é".repeat(40).as_str(), &"0".repeat(17 * 3)] {
             assert!(ShownTools::of_token(wrong).earlier.is_empty(), "{wrong}");
         }

@@ -40,6 +40,8 @@ pub enum ChildError {
     Unresponsive { ms: u64 },
     #[error("does not read its input and has too much waiting already")]
     Busy,
+    #[error("was changed while the user answered its question, and did not get the answer; call again")]
+    Changed,
     #[error("answered with {bytes} bytes, more than the {} MiB one message may have",
         switchboard_wire::framing::MAX_MESSAGE >> 20)]
     TooLong { bytes: u64 },
@@ -72,6 +74,7 @@ impl ChildError {
             Self::Silent { .. } | Self::Endless { .. } => FailureKind::RpcTimeout,
             Self::Unresponsive { .. } => FailureKind::ChildUnresponsive,
             Self::Busy => FailureKind::ChildBusy,
+            Self::Changed => FailureKind::ChildChanged,
             Self::TooLong { .. } => FailureKind::AnswerTooLong,
             Self::Remote(error) => error.kind(),
         }

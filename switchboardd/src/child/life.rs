@@ -204,6 +204,7 @@ pub(crate) mod tests {
         let transport = ChildTransport::Stdio(Outbox::new(sender).unwrap());
         let start = ChildStart {
             name: "k",
+            launch: crate::savings::recorder::Fingerprint::AGGREGATE,
             limits: Limits { spawn: STOP_GRACE, rpc: STOP_GRACE, max: STOP_GRACE },
             ownership: Ownership::Shared,
             stderr: Arc::default(),

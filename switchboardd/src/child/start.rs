@@ -19,6 +19,7 @@ use super::{
 };
 use crate::caller::subscriptions::Subscriptions;
 use crate::observe::metrics::child_metrics::ChildMetrics;
+use crate::savings::recorder::Fingerprint;
 use crate::system::environment::ChildEnvironment;
 
 /// Dependencies that [`Child::start`] borrows.
@@ -43,6 +44,8 @@ pub struct StartDeps<'a> {
 #[derive(Debug, Clone)]
 pub struct ChildStart<'a> {
     pub name: &'a str,
+    /// What it runs, or connects to, with all values filled in.
+    pub launch: Fingerprint,
     pub limits: Limits,
     pub ownership: Ownership,
     /// Receives the child's standard error.
@@ -106,7 +109,13 @@ impl Child {
         transport: ChildTransport,
     ) -> Self {
         Self {
-            identity: ChildIdentity { name: start.name.into(), pid, guard_pid, born: Instant::now() },
+            identity: ChildIdentity {
+                name: start.name.into(),
+                pid,
+                guard_pid,
+                launch: start.launch,
+                born: Instant::now(),
+            },
             transport,
             call_table: CallTable::default(),
             lifecycle: Lifecycle::default(),

@@ -58,7 +58,7 @@ pub(super) async fn run<'c>(
     let for_suite = insert_members(&kept, action);
     let rest = remove_members(params, |key| key == "name" || key == "arguments");
     let named = format!(r#""name":{},"arguments":{for_suite}"#, quoted(name));
-    // It matters for what writes.
-    let instead = arguments.text("subtool").and_then(|subtool| listed(suite, &subtool, false));
+    // For what writes: everything else is called with this tool.
+    let instead = listed(suite, &arguments.text("subtool").unwrap_or_default(), false);
     FindOutcome::ForSuite(suite, instead, insert_members(&rest, &named))
 }

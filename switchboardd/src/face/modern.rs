@@ -101,8 +101,8 @@ impl ModernRequest<'_> {
                         });
                     }
                     let said = call.run_until_input().await?;
-                    if let SuiteReply::Confirmed(what) = said {
-                        return self.run_confirmed(owner, meta, what).await;
+                    if let SuiteReply::Confirmed(key) = said {
+                        return self.run_confirmed(owner, meta, key).await;
                     }
                     let is_all = *face == Face::Aggregate;
                     return Ok(if is_all { links::rewrite_uris(catalog, &child, said) } else { said });
@@ -119,16 +119,16 @@ impl ModernRequest<'_> {
         self.run(&caller, current).await
     }
 
-    /// Runs a request of which the user has said yes to `what`, without the answer, which is not for a child.
+    /// Runs a request to which the user has said yes under this key, without the answer, which is not for a child.
     async fn run_confirmed(
         &self,
         owner: Arc<Caller>,
         meta: RequestMeta,
-        what: Box<str>,
+        key: Box<str>,
     ) -> Result<SuiteReply, Failure> {
         let caller = Caller::stateless(&owner, self.context.caller, meta, None);
         if let Some(request) = caller.as_stateless() {
-            request.set_confirmed(what);
+            request.set_confirmed(key);
         }
         let is_answer = |key: &str| matches!(key, "inputResponses" | "requestState");
         let params = self.request.params.raw.map(|params| remove_members(params, is_answer));

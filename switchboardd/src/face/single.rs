@@ -36,7 +36,7 @@ pub(super) async fn answer(
         .raw
         .filter(|_| is_about_login)
         .map(|params| remove_members(params, |key| key == "inputResponses"));
-    if is_about_login && let Some(again) = suite.resume_after_login(&request.params.members).await? {
+    if is_about_login && let Some(again) = suite.resume_after_login(caller, &request.params.members).await? {
         return Ok(again);
     }
     let bare = bare.as_deref().and_then(|bare| Raw::parse(bare.as_bytes()));

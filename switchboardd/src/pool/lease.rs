@@ -10,9 +10,8 @@ use super::member::{Member, UnansweredCalls};
 use super::state::{LeaseStep, Waiter};
 use super::{Pool, PoolError, SLOT_WAIT};
 use crate::caller::Caller;
-use crate::child::{Child, Limits};
+use crate::child::{Child, ChildError, Limits};
 use crate::observe::metrics::child_metrics::StartReason;
-use crate::savings::recorder::Fingerprint;
 
 /// The right to use a child. Dropping it gives the child back.
 #[derive(Debug)]
@@ -35,11 +34,6 @@ impl Lease {
     /// The child as a member of its pool.
     pub fn member(&self) -> &Arc<Member> {
         &self.member
-    }
-
-    /// What the child runs.
-    pub fn launch(&self) -> Fingerprint {
-        self.pool.fingerprint()
     }
 }
 
@@ -85,6 +79,8 @@ impl Pool {
         if self.lacks_workspace() {
             return Err(PoolError::NoWorkspace);
         }
+        // A retry has the answers to questions of one server. They are not for another.
+        let asked_by = caller.sent_as().and_then(|sent_as| sent_as.launch);
         let caller = caller.owner();
         let mut ran = None;
         let mut waiter = Waiter::new(caller, asked);
@@ -110,6 +106,9 @@ impl Pool {
                 LeaseStep::Use(member) => {
                     let comes_back = is_call.then_some(limits.rpc);
                     let lease = Lease { member, pool: self.clone(), comes_back };
+                    if asked_by.is_some_and(|asked_by| asked_by != lease.launch()) {
+                        return Err(ChildError::Changed.into());
+                    }
                     self.note_use(caller, ran == Some(true));
                     self.fill_up(limits);
                     lease.wait_for_roots().await;

@@ -21,6 +21,7 @@ use crate::child::{
 };
 use crate::oauth::login::TokenChanges;
 use crate::observe::metrics::child_metrics::StartReason;
+use crate::savings::recorder::Fingerprint;
 
 /// The first start through one of these may download the server.
 const PACKAGE_RUNNERS: [&str; 9] =
@@ -129,7 +130,9 @@ impl Pool {
             return Err(PoolError::Child(ChildError::Stopped));
         }
         let mut target = self.services.value_resolver.fill(&self.launch).await?;
-        self.lock().values = Some(target.digest());
+        let values = target.digest();
+        let launch = Fingerprint::from_digest(&values);
+        self.lock().values = Some(values);
         if let ResolvedLaunch::Process(filled) = &mut target
             && self.launch.runs_in_workspace()
         {
@@ -168,8 +171,14 @@ impl Pool {
             let earlier = std::mem::replace(&mut state.last_stderr, ring.clone());
             state.previous_stderr = Some(earlier);
         }
-        let start =
-            ChildStart { name: &self.name, limits, ownership, stderr: ring, remembered: self.protocol() };
+        let start = ChildStart {
+            name: &self.name,
+            launch,
+            limits,
+            ownership,
+            stderr: ring,
+            remembered: self.protocol(),
+        };
         // Before the first request, so that a login while the server refuses it is not missed.
         *login = self.login_to(&target).ok().flatten().map(|login| login.entries());
         let begin = Instant::now();

@@ -135,20 +135,18 @@ impl SuspendedCalls {
         expiry_task.abort_handle()
     }
 
-    /// Signs the state of a modern child together with its process id, so that the retry reaches the same
-    /// process. The result is good for one retry.
+    /// Signs the state of a modern child, and keeps how its request was sent. The result is good for one retry.
     pub fn seal_child_state(
         &self,
         sent_as: SentAs,
         state: Option<String>,
         binding: StateBinding<'_>,
     ) -> String {
-        let pid = sent_as.pid;
         let now = self.seconds();
         let until = now + INPUT_TIMEOUT.as_secs();
         self.retry_possible_until.fetch_max(until, Ordering::Relaxed);
         let number = self.lock_child_states().issue(binding.session, sent_as, now, until);
-        self.signer.issue(&StateTarget::Child { pid, number, state }, binding, until)
+        self.signer.issue(&StateTarget::Child { number, state }, binding, until)
     }
 
     /// Whether a valid state may be outstanding that leads to a child of this daemon.
@@ -160,7 +158,7 @@ impl SuspendedCalls {
     pub fn use_state(&self, state: &str, binding: StateBinding<'_>) -> Result<UsedState, BadState> {
         match self.signer.verify(state, binding, self.seconds())? {
             StateTarget::SuspendedCall(name) => Ok(UsedState::SuspendedCall(name)),
-            StateTarget::Child { number, state, .. } => {
+            StateTarget::Child { number, state } => {
                 let unused = self.lock_child_states().unused.remove(&number).ok_or(BadState::Expired)?;
                 Ok(UsedState::Child { sent_as: unused.sent_as, state })
             }

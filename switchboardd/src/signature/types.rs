@@ -200,10 +200,12 @@ impl<'a> TypeWriter<'a> {
         }
         // Beside properties or items, a union only says more about them.
         let has_parts = has_any(members, &PARTS);
-        for key in ["anyOf", "oneOf"].into_iter().filter(|_| !has_parts) {
+        let is_union = !has_any(members, &["properties", "items", "prefixItems"]);
+        for key in ["anyOf", "oneOf"].into_iter().filter(|_| is_union) {
             if let Some(all) = members.get(key) {
-                self.left_out.objects |=
-                    members.get("allOf").is_some() || (key == "anyOf" && members.get("oneOf").is_some());
+                self.left_out.objects |= has_parts
+                    || members.get("allOf").is_some()
+                    || (key == "anyOf" && members.get("oneOf").is_some());
                 let union = self.union(&items(all), depth, references);
                 // As in `{"type":"string","anyOf":[{"format":"date"},{"format":"time"}]}`.
                 let Some(kind) = members.get("type").filter(|_| union == "any") else { return union };

@@ -108,12 +108,11 @@ impl Suite {
     /// Checks subtool and arguments against the child's tool list; the reply explains what is wrong.
     pub(super) async fn check(
         &self,
-        lease: &Lease,
+        list: Arc<ToolList>,
         call: CallContext<'_>,
         subtool: &str,
         args: Option<Raw<'_>>,
     ) -> Result<Option<SuiteReply>, Failure> {
-        let list = self.list_with(lease, call, subtool).await?;
         let drift = self.held_drift(&list).await;
         if drift.as_ref().is_some_and(|drift| drift.unaccepted.contains(subtool)) {
             return Err(self.held_tool(subtool));

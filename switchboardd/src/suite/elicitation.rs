@@ -69,6 +69,9 @@ impl Suite {
                 Err(NoAnswers::Refused(error)) => return Ok(SuiteReply::Error(error)),
                 Err(NoAnswers::Child(error)) => return Err(failed(error)),
             };
+            if method == methods::TOOLS_CALL {
+                self.judge_again(&lease, call, params).await?;
+            }
             let with_answers = |id, out: &mut Vec<u8>| {
                 let mut first = Vec::new();
                 params.write(id, &mut first);

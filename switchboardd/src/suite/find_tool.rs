@@ -94,7 +94,7 @@ pub async fn search(
     for (place, one) in found.iter().take(MAX_FOUND).enumerate() {
         let (list, at) = all[one.at];
         let (suite, list) = &lists[list];
-        let (marks, name) = (suite.marks(), listed(suite, &list.tools[at]));
+        let (marks, name) = (suite.marks(suite.current_part(), None), listed(suite, &list.tools[at]));
         let _ = match &name {
             Some(ListedName::OwnTool(own)) => write!(out, "{}. tool {own}: ", place + 1),
             Some(ListedName::Suite(name)) => write!(out, "{}. {name}: ", place + 1),

@@ -37,7 +37,8 @@ impl Suite {
                 Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
                 Some(_) if self.refuses(&list, subtool).await => return Err(self.held_tool(subtool)),
                 Some(tool) => {
-                    let text = introspect::single(tool, self.introspect_options(&self.marks()));
+                    let marks = self.marks(call.part, call.search);
+                    let text = introspect::single(tool, self.introspect_options(&marks));
                     self.fetched(caller, &text)
                 }
                 None => {
@@ -56,7 +57,7 @@ impl Suite {
         let mode = if wants_schemas && self.mode != Mode::Redacted { Mode::Full } else { self.mode };
         let drift = self.held_drift(&list).await;
         let shown = drift::without_held_async(&list, drift).await;
-        let marks = self.marks();
+        let marks = self.marks(call.part, call.search);
         let options =
             introspect::IntrospectOptions { mode, wants_schemas, ..self.introspect_options(&marks) };
         let text = if shown.is_large() {
@@ -86,7 +87,8 @@ impl Suite {
     /// The text that `introspect` returns without a query.
     pub fn introspection(&self, list: &Arc<ToolList>) -> String {
         let list = drift::without_held(list, self.known_drift().as_deref());
-        introspect::text(&list, &self.settings.expose, self.introspect_options(&self.marks()))
+        let marks = self.marks(self.current_part(), None);
+        introspect::text(&list, &self.settings.expose, self.introspect_options(&marks))
     }
 
     pub(super) fn introspect_options<'m>(&self, marks: &'m Marks) -> introspect::IntrospectOptions<'m> {

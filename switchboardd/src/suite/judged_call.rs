@@ -10,6 +10,7 @@ use super::confirm::{ConfirmKey, ConfirmNeed, Confirmation};
 use super::outgoing::OutgoingParams;
 use super::sent_call::SentCall;
 use super::{CallContext, Suite, SuitePart, SuiteReply};
+use crate::caller::SentAs;
 use crate::child::{ChildError, InFlight};
 use crate::pool::Lease;
 use crate::suite::failure::Failure;
@@ -32,7 +33,7 @@ impl<'a> CallArguments<'a> {
     }
 }
 
-/// What became of a call at one child, or of its last try. `S`: what is known of one that was sent.
+/// The outcome of judging a call. `S`: the sent call.
 enum JudgedCall<'a, S> {
     /// With the params that it was sent with.
     Sent(S, OutgoingParams<'a>),
@@ -115,61 +116,100 @@ impl Suite {
         params: OutgoingParams<'a>,
     ) -> Result<JudgedCall<'a, (InFlight, Option<Box<str>>)>, Failure> {
         let subtool = call.tool.unwrap_or_default();
-        let (args, params) = match args.with_query {
-            Some(with_query) if self.takes_query(lease, call, subtool).await => {
-                (Some(with_query), params.with_args(Some(with_query)))
-            }
-            _ => (args.given, params),
-        };
-        let mut confirmed = None;
         let failed = |error| self.failed(call.tool, error);
         // What is forwarded as it is, the server checks itself.
         let is_forwarded = matches!(params, OutgoingParams::Forward { .. });
-        if !is_forwarded
-            && self.settings.validate != Some(false)
-            && let Some(refusal) = self.check(lease, call, subtool, args).await?
-        {
-            return Ok(JudgedCall::Refused(refusal));
-        }
-        self.refuse_changed(lease, subtool, call.asked).await?;
-        if call.part != SuitePart::Whole || self.settings.confirm.is_set() {
-            let list = match lease.tools(self.limits, call.asked).await {
-                Ok(list) => Some(list),
-                Err(error) if !is_forwarded || error == ChildError::Unsent => return Err(failed(error)),
-                // Without a list, nothing says that the tool is harmless.
-                Err(_) => None,
+        let is_checked = !is_forwarded && self.settings.validate != Some(false);
+        let mut due = None;
+        loop {
+            let list = match is_checked || args.with_query.is_some() {
+                true => Some(self.list_with(lease, call, subtool).await?),
+                false => None,
             };
-            if call.part == SuitePart::Found
-                && let Some(list) = &list
+            let takes_query = || list.as_ref()?.find(subtool).filter(|tool| tool.takes("query"));
+            let (args, params) = match args.with_query.filter(|_| takes_query().is_some()) {
+                Some(with_query) => (Some(with_query), params.with_args(Some(with_query))),
+                None => (args.given, params),
+            };
+            if let Some(list) = list.filter(|_| is_checked)
+                && let Some(refusal) = self.check(list, call, subtool, args).await?
             {
-                // The first list of a new server: until it is compared, nothing counts as read-only.
-                self.compare_list(list).await;
+                return Ok(JudgedCall::Refused(refusal));
             }
-            let tool = list.as_ref().and_then(|list| list.find(subtool));
-            if let Some(refusal) = self.wrong_part(call, subtool, tool) {
-                return Err(refusal);
-            }
-            match self.must_confirm(call, subtool, tool) {
-                ConfirmNeed::Nothing => {}
-                ConfirmNeed::Confirmed(key) => confirmed = Some(key.into_text()),
+            let confirmed = match self.judge(lease, call, is_forwarded).await? {
+                ConfirmNeed::Nothing => None,
+                ConfirmNeed::Confirmed(key) => Some(key.into_text()),
+                // The user's answers to the child's questions were given to the tool as it was.
+                ConfirmNeed::Ask(_) if call.caller.sent_as().is_some_and(SentAs::has_answers) => {
+                    return Err(failed(ChildError::Changed));
+                }
                 ConfirmNeed::Ask(key) => return Ok(JudgedCall::AskUser(key, args)),
+            };
+            if !is_forwarded {
+                self.trace_arguments(subtool, args);
             }
+            if let Some(notes) = call.notes.filter(|notes| notes.wants_arguments) {
+                // Once more: now a child runs, and the values that it was given are known.
+                self.note_arguments(args, notes);
+            }
+            let mut opened = lease.open_request(call.to_child(methods::TOOLS_CALL)).map_err(failed)?;
+            params.write(opened.id(), opened.params());
+            match opened.send() {
+                Ok(sent) => return Ok(JudgedCall::Sent((sent, confirmed), params)),
+                Err(ChildError::Busy) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            // The tools may change while the child reads what waits for it.
+            let due = *due.get_or_insert_with(|| Instant::now() + self.limits.rpc);
+            lease.wait_for_room(self.limits.rpc, due).await.map_err(failed)?;
         }
-        if !is_forwarded {
-            self.trace_arguments(subtool, args);
-        }
-        if let Some(notes) = call.notes.filter(|notes| notes.wants_arguments) {
-            // Once more: now a child runs, and the values that it was given are known.
-            self.note_arguments(args, notes);
-        }
-        let request = call.to_child(methods::TOOLS_CALL);
-        let sent = self.send_when_room(lease, request, |id, out| params.write(id, out)).await;
-        sent.map(|sent| JudgedCall::Sent((sent, confirmed), params)).map_err(failed)
     }
 
-    /// Whether the child's subtool has an argument `query`.
-    async fn takes_query(&self, lease: &Lease, call: CallContext<'_>, subtool: &str) -> bool {
-        let list = self.list_with(lease, call, subtool).await;
-        list.is_ok_and(|list| list.find(subtool).is_some_and(|tool| tool.takes("query")))
+    /// Judges a call by the list of the child that gets it: whether the host's tool reaches it, and whether the user must
+    /// say yes first.
+    async fn judge(
+        &self,
+        lease: &Lease,
+        call: CallContext<'_>,
+        is_forwarded: bool,
+    ) -> Result<ConfirmNeed, Failure> {
+        let subtool = call.tool.unwrap_or_default();
+        self.refuse_changed(lease, subtool, call.asked).await?;
+        if call.part == SuitePart::Whole && !self.settings.confirm.is_set() {
+            return Ok(ConfirmNeed::Nothing);
+        }
+        let list = match lease.tools(self.limits, call.asked).await {
+            Ok(list) => Some(list),
+            Err(error) if !is_forwarded || error == ChildError::Unsent => {
+                return Err(self.failed(call.tool, error));
+            }
+            // Without a list, nothing says that the tool is harmless.
+            Err(_) => None,
+        };
+        if call.part == SuitePart::Found
+            && let Some(list) = &list
+        {
+            // The first list of a new server: until it is compared, nothing counts as read-only.
+            self.compare_list(list).await;
+        }
+        let tool = list.as_ref().and_then(|list| list.find(subtool));
+        match self.wrong_part(call, subtool, tool) {
+            Some(refusal) => Err(refusal),
+            None => Ok(self.must_confirm(call, subtool, tool)),
+        }
+    }
+
+    /// Judges a call again before it is repeated with the user's answers. The child may have changed its tools since.
+    pub(super) async fn judge_again(
+        &self,
+        lease: &Lease,
+        call: CallContext<'_>,
+        params: &OutgoingParams<'_>,
+    ) -> Result<(), Failure> {
+        let is_forwarded = matches!(params, OutgoingParams::Forward { .. });
+        match self.judge(lease, call, is_forwarded).await? {
+            ConfirmNeed::Nothing | ConfirmNeed::Confirmed(_) => Ok(()),
+            ConfirmNeed::Ask(_) => Err(self.failed(call.tool, ChildError::Changed)),
+        }
     }
 }

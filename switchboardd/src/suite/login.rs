@@ -12,7 +12,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::rpc;
 
 use super::{InputNeeded, Suite, SuiteReply};
-use crate::caller::{Caller, SentAs};
+use crate::caller::{Caller, SentAs, StatelessRequest};
 use crate::child::remote::RemoteError;
 use crate::child::remote::auth::AuthError;
 use crate::child::{ChildError, ChildResponse};
@@ -48,7 +48,7 @@ impl Suite {
         let Some(login) = self.login().await else { return Ok(LoginOutcome::NotPossible) };
         let attempt = login.begin(false).await.map_err(|error| self.login_failed(error))?;
         if caller.as_stateless().is_some() {
-            return Ok(LoginOutcome::NeedsInput(login_question(self.child_name(), &attempt)));
+            return Ok(LoginOutcome::NeedsInput(login_question(self.child_name(), caller, &attempt)));
         }
         attempt
             .ask(caller, self.child_name())
@@ -59,7 +59,11 @@ impl Suite {
 
     /// Handles the retry of a modern host after the login page. Asks again if the login is not finished in
     /// time.
-    pub async fn resume_after_login(&self, params: &Members<'_>) -> Result<Option<SuiteReply>, Failure> {
+    pub async fn resume_after_login(
+        &self,
+        caller: &Arc<Caller>,
+        params: &Members<'_>,
+    ) -> Result<Option<SuiteReply>, Failure> {
         let Some(action) = action(params) else { return Ok(None) };
         let Some(login) = self.login().await else { return Ok(None) };
         let Some(attempt) = login.latest().await else { return Ok(None) };
@@ -70,7 +74,7 @@ impl Suite {
         match tokio::time::timeout(LOGIN_WAIT, attempt.wait_done()).await {
             Ok(Ok(())) => Ok(None),
             Ok(Err(why)) => Err(self.login_failed(AuthError::Failed { why })),
-            Err(_) => Ok(Some(login_question(self.child_name(), &attempt))),
+            Err(_) => Ok(Some(login_question(self.child_name(), caller, &attempt))),
         }
     }
 
@@ -106,14 +110,16 @@ fn wants_login(failure: &Failure) -> bool {
 }
 
 /// The question in the format of a modern child, so that it takes the same path.
-fn login_question(child: &str, attempt: &Attempt) -> SuiteReply {
+fn login_question(child: &str, caller: &Caller, attempt: &Attempt) -> SuiteReply {
     let request = json!({ "method": methods::ELICITATION, "params": attempt.invitation(child) });
     let result = json!({ "resultType": "input_required", "inputRequests": { KEY: request } });
     let body = Bytes::from(rpc::result("0", &result.to_string()));
     let id = rpc::ID_START..rpc::ID_START + 1;
+    // The user has said yes to the call, and it was not processed.
+    let confirmed = caller.as_stateless().and_then(StatelessRequest::confirmed_key).map(Into::into);
     // No process has this id, so the retry may use any child.
     SuiteReply::NeedsInput(Box::new(InputNeeded::Child {
         answer: ChildResponse { body, id, era: ProtocolEra::Modern, error: None, asked: Duration::ZERO },
-        sent_as: SentAs::default(),
+        sent_as: SentAs { confirmed, ..SentAs::default() },
     }))
 }

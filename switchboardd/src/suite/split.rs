@@ -7,7 +7,7 @@ use switchboard_definitions::config::Split;
 use switchboard_wire::envelope::quoted;
 
 use super::description::{ListedTool, SuiteFacts, search_hint};
-use super::{CallContext, INPUT_SCHEMA, ListedName, Suite, annotations};
+use super::{CallContext, INPUT_SCHEMA, ListedName, SearchCall, Suite, annotations};
 use crate::child::{Annotations, Tool, ToolList};
 use crate::pool::Pool;
 use crate::pool::baseline::ToolBaseline;
@@ -195,14 +195,21 @@ impl Suite {
         Failure::WrongTool { subtool: subtool.into(), does: "may write", called, advice }
     }
 
-    /// How `introspect` marks the subtools now.
-    pub(super) fn marks(&self) -> Marks {
+    /// How `introspect` marks the subtools for a host that knows this part of the suite. A host that was shown one tool
+    /// for everything calls everything with it.
+    pub(super) fn marks(&self, part: SuitePart, search: Option<SearchCall<'_>>) -> Marks {
+        let writes_with = search.and_then(|search| search.instead).map(ListedName::as_str);
+        let is_one_tool = match part {
+            SuitePart::Whole => true,
+            SuitePart::Found => writes_with == Some(&*self.name),
+            SuitePart::ReadOnly | SuitePart::Writing => false,
+        };
         Marks {
             baseline: self.baseline.clone(),
             pool: self.pool.clone(),
             name: self.name.clone(),
             writing_name: self.writing_name.clone(),
-            is_split: self.current_part() != SuitePart::Whole,
+            is_split: !is_one_tool && self.current_part() != SuitePart::Whole,
         }
     }
 }

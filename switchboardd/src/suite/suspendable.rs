@@ -33,8 +33,8 @@ const ROUND_WINDOW: Duration = Duration::from_millis(25);
 pub enum InputNeeded {
     /// A legacy child or the daemon asked; the call is suspended until the host retries.
     Suspended { call: SuspendableCall, inputs: Vec<InputEntry> },
-    /// A modern child asked, and its request is over; the host must retry at this process. With pid 0 it is
-    /// the daemon's login question.
+    /// A modern child asked, and its request is over; the host must retry. With pid 0 it is the daemon's login
+    /// question.
     Child { answer: ChildResponse, sent_as: SentAs },
 }
 

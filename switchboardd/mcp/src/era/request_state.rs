@@ -10,9 +10,8 @@ use switchboard_wire::secret;
 pub enum StateTarget {
     /// A suspended call, by its name.
     SuspendedCall(String),
-    /// The child that asked, by its process id, with the state that it gave. `number` tells states apart that are
-    /// otherwise equal.
-    Child { pid: u32, number: u64, state: Option<String> },
+    /// A question of a modern child, by its number, with the state that the child gave.
+    Child { number: u64, state: Option<String> },
 }
 
 /// The request that a state was issued for.
@@ -49,10 +48,8 @@ impl StateSigner {
     pub fn issue(&self, target: &StateTarget, binding: StateBinding<'_>, until: u64) -> String {
         let (kind, inner) = match target {
             StateTarget::SuspendedCall(name) => (format!("p{name}"), ""),
-            StateTarget::Child { pid, number, state: Some(state) } => {
-                (format!("c{pid}-{number}"), state.as_str())
-            }
-            StateTarget::Child { pid, number, state: None } => (format!("n{pid}-{number}"), ""),
+            StateTarget::Child { number, state: Some(state) } => (format!("c{number}"), state.as_str()),
+            StateTarget::Child { number, state: None } => (format!("n{number}"), ""),
         };
         let mac = self.sign(&kind, inner, binding, until);
         format!("{}.{until}.{kind}.{mac}.{inner}", self.run_id)
@@ -74,9 +71,8 @@ impl StateSigner {
         if until < now {
             return Err(BadState::Expired);
         }
-        let child = |text: &str, state: Option<String>| {
-            let (pid, number) = text.split_once('-')?;
-            Some(StateTarget::Child { pid: pid.parse().ok()?, number: number.parse().ok()?, state })
+        let child = |number: &str, state: Option<String>| {
+            Some(StateTarget::Child { number: number.parse().ok()?, state })
         };
         let target = match kind.split_at_checked(1) {
             Some(("p", name)) => Some(StateTarget::SuspendedCall(name.to_owned())),
@@ -112,8 +108,8 @@ mod tests {
         let signer = StateSigner::new("0a1b2c3d");
         for target in [
             StateTarget::SuspendedCall("abc".into()),
-            StateTarget::Child { pid: 7, number: 3, state: Some("a.b.c \"…\" .".into()) },
-            StateTarget::Child { pid: 7, number: u64::MAX, state: None },
+            StateTarget::Child { number: 3, state: Some("a.b.c \"…\" .".into()) },
+            StateTarget::Child { number: u64::MAX, state: None },
         ] {
             assert_eq!(signer.verify(&signer.issue(&target, BINDING, 10), BINDING, 10), Ok(target));
         }
@@ -122,7 +118,7 @@ mod tests {
     #[test]
     fn any_other_state_is_rejected() {
         let signer = StateSigner::new("0a1b2c3d");
-        let target = StateTarget::Child { pid: 7, number: 1, state: Some("inner".into()) };
+        let target = StateTarget::Child { number: 1, state: Some("inner".into()) };
         let state = signer.issue(&target, BINDING, 10);
         assert_eq!(signer.verify(&state, BINDING, 11), Err(BadState::Expired));
         for other in [

@@ -136,17 +136,19 @@ impl StateMachineTest for Test {
                     });
                     states.push(calls.suspend(call, binding(session)).expect("there is room"));
                 }
-                Event::IsSealed(session) => states.push({
-                    let sent_as = SentAs { pid: 7, ..SentAs::default() };
-                    calls.seal_child_state(sent_as, None, binding(session))
-                }),
+                Event::IsSealed(session) => {
+                    // Each state gives back how its own request was sent.
+                    let pid = u32::try_from(states.len()).expect("few events");
+                    let sent_as = SentAs { pid, ..SentAs::default() };
+                    states.push(calls.seal_child_state(sent_as, None, binding(session)));
+                }
                 Event::Retries(session, at) => {
                     let Some(state) = states.get(at) else { return };
                     let may = before.may_retry(session, at);
                     match calls.use_state(state, binding(session)) {
                         // Used, or its time is over: the name leads nowhere.
                         Ok(UsedState::SuspendedCall(name)) => assert_eq!(calls.take(&name).is_some(), may),
-                        Ok(UsedState::Child { sent_as, .. }) => assert!(may && sent_as.pid == 7),
+                        Ok(UsedState::Child { sent_as, .. }) => assert!(may && sent_as.pid as usize == at),
                         Err(error) => assert!(!may, "{error}"),
                     }
                 }
