@@ -68,7 +68,7 @@ const LISTS: &[Row] = &[
     ("repeated-cursor", &[Echo]),
     ("endless-pages", &[Echo]),
     ("long-list 5", &[Echo]),
-    ("long-list 8", &[Fault("child_unusable", "longer than 6 MiB")]),
+    ("long-list 8", &[Fault("child_unusable", "lists more than 6 MiB")]),
     ("list-error", &[Fault("child_unusable", "lost the list")]),
     ("list-null", &[Fault("child_unusable", "`tools/list`")]),
     ("list-no-array", &[Fault("child_unusable", "`tools/list`")]),

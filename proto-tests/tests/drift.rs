@@ -365,6 +365,36 @@ fn a_change_while_the_server_runs_is_noticed() {
     assert!(daemon.suite("k")["drift"].is_object());
 }
 
+/// The server does not say that its tools changed. Its list is read again when a call names a tool that it does not have.
+#[test]
+fn a_change_that_an_unknown_name_reveals_is_noticed() {
+    for drift in ["warn", "hold"] {
+        let reads = |name: &str| annotated(tool(name, "Reads"), "readOnlyHint", true);
+        let rig = Rig::new(drift, &[reads("list"), reads("get")]);
+        rig.home.config(&json!({"trust": {"drift": drift}}));
+        let daemon = rig.start();
+        rig.says("1.0", &[tool("list", "Lists"), reads("get"), tool("evil_new", "EVIL WORDS")]);
+        let mut shim = rig.home.shim();
+        shim.call("k", "nope", "{}");
+        until_true("the change", TEST_TIMEOUT, || daemon.suite("k")["drift"].is_object());
+        let introspection = shim.introspect("k");
+        if drift == "hold" {
+            rig.home.config(&json!({"trust": {"drift": drift}, "introspection": {"mode": "summary"}}));
+            rig.home.run_ok(&["reload"]);
+            let later = rig.home.shim().introspect("k");
+            for text in [&introspection, &later] {
+                let text = text.to_string();
+                assert!(!text.contains("evil_new") && !text.contains("EVIL"), "{text}");
+            }
+            until_true("the advice", TEST_TIMEOUT, || rig.explain().contains("switchboard allow"));
+        } else {
+            until_true("the tool that writes", TEST_TIMEOUT, || {
+                rig.home.shim().tools().keys().any(|name| name == "k_suite_write")
+            });
+        }
+    }
+}
+
 #[test]
 fn a_damaged_record_is_said_and_holds_everything() {
     let rig = Rig::new("hold", &[tool("a", "one")]);

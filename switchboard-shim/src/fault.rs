@@ -88,7 +88,9 @@ impl Fault {
             Self::AnswerTooLong { bytes } => (
                 "answer_too_long",
                 false,
-                format!("the answer is {bytes} bytes long, over the limit of {MAX_TO_HOST} bytes"),
+                format!(
+                    "the request was handled, but its answer of {bytes} bytes is over the limit of {MAX_TO_HOST} bytes; ask for less"
+                ),
             ),
             Self::Busy { waiting } => {
                 ("busy", true, format!("{waiting} requests are waiting already, which is the limit"))

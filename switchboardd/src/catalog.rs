@@ -114,7 +114,7 @@ impl Catalog {
             (!std::ptr::eq(*layer, &**personal), entry.trust_status == TrustStatus::Held)
         };
         entries.sort_by_key(rank);
-        let (names, refused) = names(&entries);
+        let (names, find_tool, refused) = names(&entries, personal);
         problems.extend(refused);
         services.manifests.baselines.set_holds(personal.config.trust.drift == DriftPolicy::Hold);
         let mut suites: Vec<Suite> = entries
@@ -136,7 +136,6 @@ impl Catalog {
         }
         // Hosts truncate long lists at the end, so a workspace cannot push out the user's own suites.
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
-        let find_tool = personal.config.find.then(|| find_tool_name(&suites));
         let by_name: BTreeMap<_, _> =
             suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
         let by_writing_name: BTreeMap<_, _> =
@@ -368,10 +367,10 @@ impl Catalog {
     }
 }
 
-/// A suite keeps its name.
-fn find_tool_name(suites: &[Suite]) -> &'static str {
-    let is_free = |name: &&str| !suites.iter().any(|suite| suite.name == *name);
-    ["find", "find_tool", "find_any_tool"].into_iter().find(is_free).unwrap_or("switchboard_find_tool")
+/// The name of the tool that searches all suites. The user's suites keep their names.
+fn find_tool_name(taken: &HashSet<String>) -> &'static str {
+    let names = ["find", "find_tool", "find_any_tool"];
+    names.into_iter().find(|name| !taken.contains(*name)).unwrap_or("switchboard_find_tool")
 }
 
 /// The pool of a definition; `None` if it is held or cannot be started.
@@ -416,23 +415,35 @@ fn unknown_suites(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
 }
 
 /// Two names per suite, its own and that of its tool for what writes: configured names first, then derived ones,
-/// with a stable suffix on a clash. The user's suites come before a workspace's. A configured name that is taken is
-/// reported.
-fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<[String; 2]>, Vec<Problem>) {
+/// with a stable suffix on a clash. The user's suites come before the tool that searches all suites, and both before a
+/// workspace's. A configured name that is taken is reported.
+fn names(
+    entries: &[(&Layer, &JudgedDefinition)],
+    personal: &Layer,
+) -> (Vec<[String; 2]>, Option<&'static str>, Vec<Problem>) {
     let mut taken = HashSet::new();
+    let mut find_tool = None;
+    let add_find_tool = |taken: &mut HashSet<String>| {
+        let name = personal.config.find.then(|| find_tool_name(taken))?;
+        taken.insert(name.to_owned());
+        Some(name)
+    };
     let (mut names, mut problems) = (Vec::with_capacity(entries.len()), Vec::new());
     let alike = |(one, a): &(&Layer, &JudgedDefinition), (other, b): &(&Layer, &JudgedDefinition)| {
         std::ptr::eq(*one, *other)
             && (a.trust_status == TrustStatus::Held) == (b.trust_status == TrustStatus::Held)
     };
     for entries in entries.chunk_by(alike) {
+        if find_tool.is_none() && !std::ptr::eq(entries[0].0, personal) {
+            find_tool = add_find_tool(&mut taken);
+        }
         let chosen = entries.iter().map(|(layer, entry)| {
             let child = &entry.definition.name;
             let name = layer.config.suites.get(child)?.suite_name.clone()?;
             if taken.insert(name.clone()) {
                 return Some(name);
             }
-            let message = format!("`suites.{child}.suiteName`: another suite is named `{name}`");
+            let message = format!("`suites.{child}.suiteName`: another tool is named `{name}`");
             problems.push(Problem::of(&layer.config.file, message));
             None
         });
@@ -453,7 +464,8 @@ fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<[String; 2]>, Vec<Prob
             [name, writing]
         }));
     }
-    (names, problems)
+    let find_tool = find_tool.or_else(|| add_find_tool(&mut taken));
+    (names, find_tool, problems)
 }
 
 #[cfg(test)]
@@ -495,7 +507,27 @@ mod tests {
     fn all_names(layers: &[&Layer]) -> (Vec<[String; 2]>, Vec<Problem>) {
         let entries: Vec<_> =
             layers.iter().flat_map(|layer| layer.entries.iter().map(|entry| (*layer, entry))).collect();
-        names(&entries)
+        let (names, _, problems) = names(&entries, layers[0]);
+        (names, problems)
+    }
+
+    #[test]
+    fn a_workspace_does_not_rename_the_tool_that_searches() {
+        let mut personal = layer(&["a"], &[]);
+        personal.config.find = true;
+        let own = layer(&["x"], &[("x", "find")]);
+        let entries: Vec<_> = [&personal, &own]
+            .into_iter()
+            .flat_map(|layer| layer.entries.iter().map(move |entry| (layer, entry)))
+            .collect();
+        let (workspace_names, find_tool, problems) = names(&entries, &personal);
+        assert_eq!((find_tool, &*workspace_names[1][0]), (Some("find"), "x_suite"));
+        assert_eq!(problems.len(), 1);
+        // A suite of the user keeps its name.
+        let mut personal = layer(&["a"], &[("a", "find")]);
+        personal.config.find = true;
+        let entries: Vec<_> = personal.entries.iter().map(|entry| (&personal, entry)).collect();
+        assert_eq!(names(&entries, &personal).1, Some("find_tool"));
     }
 
     /// The suites' own names.

@@ -64,6 +64,7 @@ pub use context::{CallContext, CallTarget, ListedName, SearchCall};
 pub use judged_call::CallArguments;
 use login::LoginOutcome;
 pub use own_tools::{ListedSuite, ShownForm};
+pub use refusal::MAX_ECHO;
 pub use reply::SuiteReply;
 use reply::{refusal, tool_error};
 pub use split::SuitePart;

@@ -15,8 +15,8 @@ pub struct OwnToolNames<'a> {
 }
 
 /// A name for each tool of each server. A tool keeps its own name, unless hosts would refuse it, a suite has it
-/// (`is_reserved`), or another server's tool has it, too: then each of them gets the name of its server in front. The
-/// names of the user's servers do not depend on a workspace's.
+/// (`is_reserved`), or another server's tool has it, too, or it begins with the name of another server: then it gets the
+/// name of its own server in front. The names of the user's servers do not depend on a workspace's.
 pub fn assign(servers: &[OwnToolNames<'_>], is_reserved: impl Fn(&str) -> bool) -> Vec<Vec<String>> {
     let mut names: Vec<Vec<String>> = vec![Vec::new(); servers.len()];
     let mut taken: HashSet<String> = HashSet::new();
@@ -26,8 +26,15 @@ pub fn assign(servers: &[OwnToolNames<'_>], is_reserved: impl Fn(&str) -> bool) 
         for tool in side().flat_map(|(_, server)| &server.tools) {
             *count.entry(tool).or_default() += 1;
         }
+        // A server must not take the name that another one's tool has, or gets one day.
+        let is_named_after_other = |tool: &str| {
+            let mut others = side().filter(|(_, server)| !server.tools.contains(&tool));
+            let rest = |child: &str| tool.strip_prefix(child).is_some_and(|rest| rest.starts_with('_'));
+            others.any(|(_, server)| rest(server.child))
+        };
         let keeps = |tool: &str, taken: &HashSet<String>| {
             count.get(tool) == Some(&1)
+                && !is_named_after_other(tool)
                 && suite_name::is_valid_tool(tool)
                 && !is_reserved(tool)
                 && !taken.contains(tool)
@@ -67,10 +74,9 @@ mod tests {
         ];
         let names = assign(&servers, |name| name == "find");
         assert_eq!(names[0][0], "get");
-        // `a_search` is another server's own name.
-        assert!(names[0][1].starts_with("a_search_"), "{names:?}");
-        assert_eq!(names[0][2], "a_find");
-        assert_eq!(names[1], ["put", "b_search", "a_search"]);
+        // The name is `a`'s, although a tool of `b` is called so.
+        assert_eq!(names[0][1..], ["a_search", "a_find"]);
+        assert_eq!(names[1], ["put", "b_search", "b_a_search"]);
         assert_eq!(&names[2][1..], ["other", "w_get"]);
         assert!(names[2][0].starts_with("w_get_"), "{names:?}");
         let all: HashSet<&String> = names.iter().flatten().collect();

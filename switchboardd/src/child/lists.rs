@@ -209,7 +209,8 @@ pub(super) async fn fetch(
         let Some(page) = page else { break };
         *bytes += size;
         if *bytes > MAX_BYTES {
-            let why = format!("its lists are longer than {} MiB (at `{}`)", MAX_BYTES >> 20, list.method());
+            let why =
+                format!("lists more than {} MiB (`{}`), which is not read", MAX_BYTES >> 20, list.method());
             return Err(ChildError::Unusable { why });
         }
         items.extend(page.items);

@@ -1,6 +1,7 @@
 //! A child's tools, as it wrote them, and their cache.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::value::RawValue;
@@ -86,11 +87,31 @@ pub struct ToolList {
 }
 
 impl ToolList {
-    /// Skips tools without a name, and all but the first of those with the same name.
+    /// Skips tools without a name, and all but the first of those with the same name. If these differ in their hints,
+    /// none counts: nobody knows which of them runs.
     pub fn from_raw(raw: &[&RawValue]) -> Self {
-        let mut names = HashSet::new();
-        let tools = raw.iter().filter_map(|raw| tool(raw)).filter(|tool| names.insert(tool.name.clone()));
-        Self::from(tools.collect::<Vec<_>>())
+        let (mut tools, mut places) = (Vec::<Tool>::new(), HashMap::new());
+        for tool in raw.iter().filter_map(|raw| tool(raw)) {
+            match places.entry(tool.name.clone()) {
+                Entry::Vacant(place) => {
+                    place.insert(tools.len());
+                    tools.push(tool);
+                }
+                Entry::Occupied(place) => {
+                    let first = &mut tools[*place.get()];
+                    if first.annotations != tool.annotations {
+                        first.annotations = Annotations::default();
+                    }
+                }
+            }
+        }
+        Self::from(tools)
+    }
+
+    /// Whether the definitions are the same, in the same order.
+    fn is_same(&self, other: &Self) -> bool {
+        let pairs = || self.tools.iter().zip(&other.tools);
+        self.tools.len() == other.tools.len() && pairs().all(|(one, other)| one.raw.get() == other.raw.get())
     }
 
     /// The signature of each tool.
@@ -241,14 +262,23 @@ async fn refresh_once(
     tell: watch::Sender<Option<FetchResult>>,
 ) {
     let fetched = fetch(&child, limits).await.map(Arc::new);
-    {
+    let replaced = {
         let mut state = child.tool_cache.lock();
         state.open = None;
         match &fetched {
-            Ok(list) if state.generation == generation => state.list = Some(list.clone()),
-            Ok(_) => {}
-            Err(error) => state.failed = Some((Instant::now(), error.clone())),
+            Ok(list) if state.generation == generation => state.list.replace(list.clone()),
+            Ok(_) => None,
+            Err(error) => {
+                state.failed = Some((Instant::now(), error.clone()));
+                None
+            }
         }
+    };
+    // The child did not say that its tools changed.
+    if let (Some(before), Ok(list)) = (replaced, &fetched)
+        && !before.is_same(list)
+    {
+        child.tool_cache.changed.notify_one();
     }
     tell.send_replace(Some(fetched));
 }
@@ -289,4 +319,36 @@ fn tool(raw: &RawValue) -> Option<Tool> {
         input_schema: schema.and_then(|schema| RawValue::from_string(schema.get().to_owned()).ok()),
         raw: raw.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(tools: &[&str]) -> ToolList {
+        let raw = tools.iter().map(|tool| RawValue::from_string((*tool).to_owned()));
+        let raw: Vec<Box<RawValue>> = raw.collect::<Result<_, _>>().expect("valid JSON");
+        ToolList::from_raw(&raw.iter().map(|tool| &**tool).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_tool_that_is_listed_twice_has_only_the_hints_of_both() {
+        const READS: &str = r#"{"name":"a","annotations":{"readOnlyHint":true}}"#;
+        const WRITES: &str = r#"{"name":"a","annotations":{"readOnlyHint":false}}"#;
+        for (tools, read_only) in
+            [([READS, READS], Some(true)), ([READS, WRITES], None), ([READS, r#"{"name":"a"}"#], None)]
+        {
+            let list = list(&tools);
+            assert_eq!((list.tools.len(), list.tools[0].annotations.read_only), (1, read_only));
+        }
+    }
+
+    #[test]
+    fn lists_are_the_same_if_their_definitions_are() {
+        let one = list(&[r#"{"name":"a"}"#, r#"{"name":"b"}"#]);
+        assert!(one.is_same(&list(&[r#"{"name":"a"}"#, r#"{"name":"b"}"#])));
+        for other in [&[r#"{"name":"a"}"#] as &[_], &[r#"{"name":"b"}"#, r#"{"name":"a"}"#], &[]] {
+            assert!(!one.is_same(&list(other)));
+        }
+    }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use switchboard_definitions::document::nearest;
 use switchboard_mcp::era;
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_mcp::methods;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::visible::clipped;
 use tokio::time::Instant;
 
 use super::find::{self, FindOutcome};
@@ -19,7 +19,8 @@ use crate::savings::recorder::Fingerprint;
 use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
-use crate::suite::{SuitePart, SuiteReply, SuspendableCall};
+use crate::suite::find_tool::nearest_suite;
+use crate::suite::{MAX_ECHO, SuitePart, SuiteReply, SuspendableCall};
 
 pub(super) async fn answer(
     context: RequestContext<'_>,
@@ -121,9 +122,13 @@ fn tool<'c>(
     let shown = context.session.shown_tools();
     let mut called = catalog.tool(name, shown.as_deref()).ok_or_else(|| {
         notes.iter().for_each(|notes| notes.unknown_suite(name));
-        let names = catalog.suites.iter().map(|suite| &*suite.name);
-        let hint = nearest(name, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        Failure::InvalidParams(format!("Unknown tool: {name}{hint}"))
+        let was_shown = shown.as_ref().is_some_and(|shown| shown.get(name).is_some());
+        let hint = match nearest_suite(&catalog.suites, name).filter(|_| !was_shown) {
+            _ if was_shown => "; its server was removed: list the tools again".to_owned(),
+            Some(near) => format!("; did you mean `{near}`?"),
+            None => String::new(),
+        };
+        Failure::InvalidParams(format!("Unknown tool: {}{hint}", clipped(name, MAX_ECHO)))
     })?;
     // Our own command names a server, not one of its tools.
     if called.part == SuitePart::ReadOnly && context.caller.is_command_line() {

@@ -215,8 +215,13 @@ impl ToolBaseline {
 
     /// Compares a list that a child sent.
     pub async fn compare(self: &Arc<Self>, tools: &Arc<ToolList>, info: Option<&ServerInfo>) -> Arc<Drift> {
-        if let Some(known) = self.lock().compared(tools) {
-            return known;
+        {
+            let mut state = self.lock();
+            if let Some(known) = state.compared(tools) {
+                // A reload may have compared an older list from the disk since.
+                state.latest = Some(known.clone());
+                return known;
+            }
         }
         let (baseline, list, version) = (self.clone(), tools.clone(), info.and_then(server_version));
         let compared = try_run_blocking(move || baseline.compare_now(&list, version.as_deref())).await;

@@ -8,6 +8,7 @@ use serde_json::json;
 use switchboard_definitions::digest;
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
+use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::clipped;
@@ -25,6 +26,8 @@ const NO: &str = "no";
 
 /// How much of a name a user is shown, in bytes.
 const MAX_NAME: usize = 200;
+/// The longest name in a question that is not plain.
+const MAX_ODD_NAME: usize = 60;
 
 /// Identifies the subtool of exactly this server, as the server describes it now: another description asks again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +70,15 @@ struct Question {
     child: Box<str>,
     subtool: Box<str>,
     timeout: Duration,
+}
+
+/// A name in a question. One that could be read as a part of the sentence is a JSON string, and short.
+fn name_of(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
+    if name.len() <= MAX_NAME && name.chars().all(is_plain) {
+        return format!("`{}`", clipped(name, MAX_NAME));
+    }
+    quoted(&clipped(&name.replace('`', "'"), MAX_ODD_NAME))
 }
 
 impl Suite {
@@ -131,9 +143,9 @@ impl Suite {
     ) -> Question {
         let arguments = shown_arguments::lines(args, &self.settings.redact);
         let mut message = format!(
-            "Switchboard: may `{}` of the server `{}` be called?\n\nArguments:\n{arguments}",
-            clipped(subtool, MAX_NAME),
-            clipped(self.child_name(), MAX_NAME)
+            "Switchboard: may {} of the server {} be called?\n\nArguments:\n{arguments}",
+            name_of(subtool),
+            name_of(self.child_name())
         );
         let choices: &[&str] = if caller.has_session() { &[ONCE, SESSION, NO] } else { &[ONCE, NO] };
         if caller.has_session() {
@@ -209,5 +221,18 @@ struct OpenQuestion<'a> {
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.caller.withdraw(&self.id, "the call that asked has ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_be_read_as_a_part_of_the_question() {
+        assert_eq!(name_of("delete_page"), "`delete_page`");
+        let odd = name_of("go` of the server `time` be called?\nx");
+        assert_eq!(odd, r#""go' of the server 'time' be called?\\u{a}x""#);
+        assert!(name_of(&"x".repeat(500)).len() < 100);
     }
 }

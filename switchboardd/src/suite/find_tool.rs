@@ -148,10 +148,19 @@ pub fn no_query() -> SuiteReply {
     tool_error("missing `query`; say what you want to do, or give `suite` to see all of a suite")
 }
 
+/// The suite whose name is most like this one. The ending that most of them share makes no name alike.
+pub fn nearest_suite<'s>(suites: &'s [Suite], name: &str) -> Option<&'s str> {
+    let stem = |name: &'_ str| name.strip_suffix("_suite").unwrap_or(name).to_owned();
+    let stems: Vec<String> = suites.iter().map(|suite| stem(&suite.name)).collect();
+    let near = nearest(&stem(name), stems.iter().map(String::as_str))?;
+    let place = stems.iter().position(|stem| stem == near)?;
+    Some(&suites[place].name)
+}
+
 /// The answer to a call of a suite that does not exist.
 pub fn no_suite(suites: &[Suite], name: &str) -> SuiteReply {
     let typed = name.to_lowercase();
-    let of_name = nearest(name, suites.iter().map(|suite| suite.name.as_str()));
+    let of_name = nearest_suite(suites, name);
     let of_child = || {
         let child = nearest(name, suites.iter().map(Suite::child_name))?;
         suites.iter().find(|suite| suite.child_name() == child).map(|suite| suite.name.as_str())

@@ -6,6 +6,7 @@ use switchboard_definitions::config::Mode;
 use switchboard_definitions::document::nearest;
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::event_loop::run_blocking;
+use switchboard_wire::visible::clipped;
 
 use super::{CallContext, Suite, SuiteReply, refusal, tool_error};
 use crate::child::{Tool, ToolList};
@@ -20,6 +21,9 @@ const MAX_NAMES: usize = 20;
 /// How long a signature in a refusal may be, in bytes, before it shows less.
 const MAX_SIGNATURE: usize = 600;
 
+/// How much of a wrong name an answer repeats, in bytes.
+pub const MAX_ECHO: usize = 200;
+
 impl Suite {
     pub(super) async fn unknown_subtool(&self, subtool: &str, list: &Arc<ToolList>) -> SuiteReply {
         // `suite.subtool` and the like.
@@ -33,6 +37,7 @@ impl Suite {
         let (mode, all) = (self.mode, list.clone());
         let hint = move || hint(&all, &exposed, &typed, mode);
         let hint = if list.is_large() { run_blocking(hint).await } else { hint() };
+        let subtool = clipped(subtool, MAX_ECHO);
         let sentence = format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name);
         refusal(FailureKind::UnknownTool, &sentence)
     }

@@ -6,8 +6,9 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::visible::{clipped, visible};
 
-/// Limits in bytes: of one value, so that a long one pushes no other out of sight, and of all.
-const MAX_VALUE: usize = 600;
+/// Limits in bytes: of one value, so that a long one pushes no other out of sight (the lower ones for calls with many
+/// arguments), and of all.
+const MAX_VALUES: [usize; 4] = [600, 200, 80, 40];
 const MAX_ALL: usize = 6000;
 /// Deeper values are shown as they are written.
 const MAX_DEPTH: usize = 32;
@@ -21,18 +22,26 @@ pub(super) fn lines(args: Option<Raw<'_>>, redact: &[String]) -> String {
     if members.0.is_empty() {
         return "  none".to_owned();
     }
-    let mut shown = String::new();
-    for (at, (name, value)) in members.0.iter().enumerate() {
+    let texts = members.0.iter().map(|(name, value)| {
         let mut text = String::new();
         write_member(name, *value, redact, 0, &mut text);
-        let line = format!("  {}\n", limited(&visible(&text), MAX_VALUE));
-        if shown.len() + line.len() > MAX_ALL {
-            shown.push_str(&format!("  … {} more arguments are not shown\n", members.0.len() - at));
+        visible(&text).into_owned()
+    });
+    let texts: Vec<String> = texts.collect();
+    let lines = |max| texts.iter().map(move |text| format!("  {}", limited(text, max)));
+    let fits = |max: &usize| lines(*max).map(|line| line.len() + 1).sum::<usize>() <= MAX_ALL;
+    let max = MAX_VALUES.into_iter().find(fits).unwrap_or(MAX_VALUES[MAX_VALUES.len() - 1]);
+    let mut shown = String::new();
+    for (at, line) in lines(max).enumerate() {
+        if shown.len() + line.len() >= MAX_ALL {
+            shown.push_str(&format!("\n  … {} more arguments are not shown", texts.len() - at));
             break;
+        }
+        if at > 0 {
+            shown.push('\n');
         }
         shown.push_str(&line);
     }
-    shown.truncate(shown.trim_end().len());
     shown
 }
 
@@ -124,6 +133,10 @@ mod tests {
         let args = Raw::parse(long.as_bytes()).unwrap();
         let shown = lines(Some(args), &[]);
         assert!(shown.contains("(10006 bytes in all)\n  \"b\":2"), "{shown}");
+        // Many long ones are shortened before any of them is left out.
+        let junk: Vec<String> = (0..100).map(|n| format!(r#""k{n}":"{}""#, "j".repeat(500))).collect();
+        let junk = format!(r#"{{{},"path":"/etc/passwd"}}"#, junk.join(","));
+        assert!(lines(Raw::parse(junk.as_bytes()), &[]).ends_with("\n  \"path\":\"/etc/passwd\""));
         let many: Vec<String> = (0..5000).map(|n| format!(r#""k{n}":1"#)).collect();
         let many = format!("{{{}}}", many.join(","));
         let shown = lines(Raw::parse(many.as_bytes()), &[]);
