@@ -37,7 +37,7 @@ fn without_a_manager_install_fails_and_writes_nothing() {
     let output = switchboard(&home, &["service", "install"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
-    for part in ["no systemd for this user", "the first editor starts the daemon automatically", "wsl.conf"] {
+    for part in ["systemd does not answer for this user", "the first editor starts the daemon", "wsl.conf"] {
         assert!(said.contains(part), "{said}");
     }
     assert!(said.contains("\n  Nothing is lost") && !said.contains(r"\u{a}"), "{said}");
