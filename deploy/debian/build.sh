@@ -63,7 +63,7 @@ needs=$(depends)
     echo "Section: utils"
     echo "Priority: optional"
     echo "Homepage: https://github.com/switchboard-mcp/switchboard"
-    echo "Description: one warm set of MCP servers for every editor"
+    echo "Description: your MCP servers, shared between your editors"
     echo " Switchboard runs the MCP servers of a person once for all their editors and"
     echo " shows each of them to a model as one tool. The daemon is started by the first"
     echo " editor that needs it; \`switchboard service install\` has the systemd of the"
