@@ -174,7 +174,10 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
             .into_iter()
             .filter_map(Value::as_str)
             .filter(|name| *name != UNKNOWN_SUBTOOL);
-        let mut of: Vec<_> = of.map(|name| format!("`{name}`")).collect();
+        let server =
+            |name: &str| suites.iter().find(|suite| suite["name"] == name).map(|suite| text(&suite["child"]));
+        let mut of: Vec<_> =
+            of.map(|name| format!("`{}`", server(name).unwrap_or(name.to_owned()))).collect();
         // Without a subtool, both names are the suite's.
         of.dedup();
         let of = if of.is_empty() { String::new() } else { format!(", {}", of.join(" ")) };
@@ -401,6 +404,17 @@ mod tests {
         assert!(render(&status).as_str().contains("1 session"));
         let status = json!({ "sessions": [session("cursor", 0), session(switchboardd::CALL, 1)] });
         assert!(render(&status).as_str().contains("2 sessions"));
+    }
+
+    #[test]
+    fn the_last_error_names_the_server_and_the_telling_line() {
+        let last = json!({ "at": 5_000, "suite": "pg_suite", "tool": "query", "message": "ended; last stderr: `  at x\nKeyError`" });
+        let suites = json!([{ "name": "pg_suite", "child": "pg" }]);
+        let shown = render(&json!({ "nowMs": 8_000, "lastErrors": [last], "suites": suites }));
+        assert!(
+            shown.as_str().contains("last error, 3 s ago, `pg` `query`: ended; last stderr: `KeyError`"),
+            "{shown}"
+        );
     }
 
     #[test]
