@@ -205,7 +205,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         _ => false,
     };
     let mut facts: Vec<Fact> = view(launch, None).facts();
-    facts.retain(|(what, text)| !is_below(what) && !(found.own && text == DIRECTORY_OUTSIDE));
+    facts.retain(|(what, text)| !(is_below(what) || found.own && text == DIRECTORY_OUTSIDE));
     if let Launch::Process(launch) = launch {
         let runners = Runners::new(&local.locations.state, &local.personal.config.folder);
         let args: Vec<String> = launch.args.iter().map(ToString::to_string).collect();
