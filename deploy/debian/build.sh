@@ -64,7 +64,7 @@ needs=$(depends)
     echo "Priority: optional"
     echo "Homepage: https://github.com/switchboard-mcp/switchboard"
     echo "Description: your MCP servers, shared between your editors"
-    echo " Switchboard runs the MCP servers of a person once for all their editors and"
+    echo " Switchboard runs the MCP servers of a user once for all their editors and"
     echo " shows each of them to a model as one tool. The daemon is started by the first"
     echo " editor that needs it; \`switchboard service install\` has the systemd of the"
     echo " user keep it instead."
