@@ -1,5 +1,5 @@
 {
-  description = "One warm set of MCP servers for every editor, shown to the model as one tool per server";
+  description = "Run your MCP servers once and share them between all your editors, as one tool per server";
 
   inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-unstable";
 
@@ -32,7 +32,7 @@
             install -Dm644 switchboard.config.schema.json -t $out/share/switchboard-mcp
           '';
           meta = {
-            description = "One warm set of MCP servers for every editor";
+            description = "Run your MCP servers once and share them between all your editors";
             homepage = workspace.repository;
             license = pkgs.lib.licenses.mit;
             mainProgram = "switchboard";

@@ -29,7 +29,7 @@ find "$work/tree" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
 Name: switchboard-mcp
 Version: ${version//-/\~}
 Release: 1
-Summary: One warm set of MCP servers for every editor
+Summary: Run your MCP servers once and share them between all your editors
 License: MIT
 URL: https://github.com/switchboard-mcp/switchboard
 AutoReqProv: no

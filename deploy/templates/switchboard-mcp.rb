@@ -1,5 +1,5 @@
 class SwitchboardMcp < Formula
-  desc "One warm set of MCP servers for every editor"
+  desc "Run your MCP servers once and share them between all your editors"
   homepage "@REPOSITORY@"
   version "@VERSION@"
   license "MIT"

@@ -249,10 +249,7 @@ fn a_server_that_does_not_start_is_added_all_the_same() {
         let mark = format!("SWITCHBOARD_TEST={}", home.mark());
         let evil = bins().evil_child.to_str().unwrap();
         let told = said(&home, &["add", "kid", "--env", &mark, "--", evil, "exit-at-start", "1"], 0);
-        assert!(
-            told.contains("\nit did not start; the next call tries again: it exited with status 1"),
-            "{told}"
-        );
+        assert!(told.contains("\nit did not start: it exited with status 1"), "{told}");
         assert!(file(&home, "kid").exists());
         // What it lacks is said once, and it is not started.
         let told = said(&home, &["add", "bare", "--env", "A=${NO_SUCH_TOKEN}", "--", evil, "echo"], 0);
@@ -279,7 +276,7 @@ fn imported_servers_are_learned_and_nothing_of_a_workspace_is_started() {
     home.write(".cursor/mcp.json", &json!({"mcpServers": {"kid": entry, "lost": lost}}).to_string());
     let told = said(&home, &["import"], 0);
     assert!(told.contains("\nkid: it was started once: 24 tools\n"), "{told}");
-    assert!(told.contains("\nlost: it did not start; the next call tries again: "), "{told}");
+    assert!(told.contains("\nlost: it did not start: "), "{told}");
     assert!(!trace.exists() && home.children().is_empty(), "{told}");
     let _daemon = home.daemon();
     assert!(described(&home, "kid_suite").contains("Tools: echo, slow"));

@@ -142,10 +142,10 @@ fn risky_definitions_are_shown_with_warnings() {
         [json!({"command": "../../server"}), json!({"command": "server", "env": {"PATH": project.path()}})]
     {
         let text = shown(&home, &entry);
-        assert!(text.contains("its program is a file of the workspace"), "{text}");
+        assert!(text.contains("its program is a file of the project"), "{text}");
     }
     let text = shown(&home, &json!({"command": "true", "cwd": "../../.."}));
-    assert!(text.contains("outside of the workspace"), "{text}");
+    assert!(text.contains("outside of the project"), "{text}");
 }
 
 #[test]
@@ -215,6 +215,27 @@ fn allow_is_refused_without_a_terminal_or_when_run_by_an_agent() {
     assert!(!trust_file(&home).exists());
     // Denying needs no terminal.
     home.run_ok(&["deny", "k"]);
+}
+
+#[test]
+fn a_name_that_cannot_be_decided_on_says_why() {
+    let home = Home::new();
+    home.child("own", &["echo"]);
+    let complaint = |command: &[&str]| {
+        let output = home.command(command);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for name in ["own", "own_suite"] {
+        let told = complaint(&["deny", name]);
+        assert!(told.contains("is your own server and needs no approval"), "{told}");
+    }
+    let told = complaint(&["--workspace", "/", "deny", "other"]);
+    assert!(told.contains("there is no project here, and no file `other`"), "{told}");
+    let project = home.project("work");
+    project.child("k", &["echo"]);
+    let told = complaint(&["--workspace", project.path().to_str().unwrap(), "deny", "other"]);
+    assert!(told.contains("has no server `other`, and there is no such file"), "{told}");
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn a_config_is_checked_as_a_config() {
         "{said}"
     );
     assert!(said.contains(":3:11: `http` is for the personal config only\n"), "{said}");
-    assert!(said.contains("read as a workspace's config; `--config FILE`"), "{said}");
+    assert!(said.contains("read as a project's config; `--config FILE`"), "{said}");
     // The user's own config is recognised by its path or by `--config`.
     let own = home.config_folder().join("switchboard.config.json");
     let (said, code) = piped(&home, &[own.to_str().unwrap()]);

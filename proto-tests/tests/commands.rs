@@ -226,7 +226,7 @@ fn an_invalid_config_prevents_neither_restart_nor_dry_run() {
     assert!(said(&output).contains("restarted"), "{output:?}");
     let mistake = ":1:3: unknown key `htp`; did you mean `http`?";
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains(mistake) && told.contains("last version of it without a mistake"), "{told}");
+    assert!(told.contains(mistake) && told.contains("last version of the file without a mistake"), "{told}");
     let status: Value = serde_json::from_str(&said(&switchboard(&home, &["status", "--json"]))).unwrap();
     assert_ne!(status["pid"], daemon.pid());
     assert_eq!(status["suites"][0]["name"], "toys", "{status}");
@@ -234,7 +234,7 @@ fn an_invalid_config_prevents_neither_restart_nor_dry_run() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.lines().any(|line| line.starts_with("kid  (suite toys, ")), "{out}");
-    assert!(err.contains(mistake) && err.contains("last version of it without a mistake"), "{err}");
+    assert!(err.contains(mistake) && err.contains("last version of the file without a mistake"), "{err}");
     said(&switchboard(&home, &["stop"]));
 }
 

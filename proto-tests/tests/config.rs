@@ -99,7 +99,7 @@ fn complains(config: &str, says: &[&str]) {
         let text = [&output.stdout[..], &output.stderr].concat();
         String::from_utf8_lossy(&text).split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    for word in says.iter().chain(&["is used until it is fixed"]) {
+    for word in says.iter().chain(&["until this is fixed, "]) {
         for text in [daemon.log(), status.replace("\\\"", "\""), told(&shown), told(&doctor)] {
             assert!(text.contains(word), "{word:?} is missing in {text}");
         }
@@ -193,7 +193,7 @@ fn the_last_config_without_a_mistake_is_used_by_the_next_daemon() {
         let params = r#"{"name":"chosen","arguments":{"action":"call","subtool":"count","args":{}}}"#;
         assert!(shim.request("tools/call", params).contains("not allowed"), "{broken}");
         let problems = daemon.status()["problems"].to_string();
-        assert!(problems.contains("the last version of it without a mistake is used"), "{problems}");
+        assert!(problems.contains("the last version of the file without a mistake is used"), "{problems}");
         assert!(daemon.log().contains("switchboard.config.json:1:"), "{}", daemon.log());
     }
     // The same holds for a workspace's config.

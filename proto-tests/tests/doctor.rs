@@ -226,9 +226,9 @@ fn a_held_server_is_named_with_the_command_that_allows_it() {
 fn a_host_that_starts_its_own_servers_is_reported_with_a_fix() {
     let home = healthy();
     home.write(".cursor/mcp.json", r#"{"mcpServers": {"own": {"command": "sh", "args": ["-c", "true"]}}}"#);
-    let mend = found(&home, "host", "warning", "cursor still starts own itself");
+    let mend = found(&home, "host", "warning", "Cursor still starts own itself");
     assert!(mend.contains("--host cursor"), "{mend}");
-    let mend = found(&home, "host", "warning", "cursor does not start Switchboard");
+    let mend = found(&home, "host", "warning", "Cursor does not start Switchboard");
     assert_eq!(mend, "switchboard setup --host cursor");
     typed(&home, &format!("{mend} --yes --shim {}", bins().switchboard.display()));
     healed(&home, "host", "does not start");
@@ -302,7 +302,7 @@ fn a_shared_server_that_follows_roots_is_found() {
 }
 
 #[test]
-fn line_breaks_in_server_output_are_kept() {
+fn of_a_servers_last_lines_the_telling_one_is_shown() {
     let home = Home::new();
     let last_words = r#"printf 'Traceback:\n\tin x\nKeyError\n' >&2; exit 1"#;
     home.definition(
@@ -315,6 +315,33 @@ fn line_breaks_in_server_output_are_kept() {
         let output = home.command(args);
         let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert!(!told.contains(r"\u{"), "{told}");
-        assert!(told.lines().any(|line| line.starts_with("  ") && line.trim() == "KeyError`"), "{told}");
+        assert!(told.contains("last stderr: `KeyError`"), "{told}");
+        // `explain` has the others below it.
+        let shows_all = told.lines().any(|line| line.starts_with("  stderr") && line.contains("Traceback:"));
+        assert_eq!(shows_all, args[0] == "explain", "{told}");
     }
+}
+
+#[test]
+fn a_server_that_cannot_be_started_is_reported_once() {
+    let home = healthy();
+    home.definition("gone", &json!({"mcpServers": {"gone": {"command": "no-such-program"}}}).to_string());
+    let _daemon = home.daemon();
+    assert_eq!(home.command(&["introspect", "gone"]).status.code(), Some(5));
+    let (findings, _) = examined(&home);
+    let about: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding["what"].as_str().unwrap().contains("no-such-program"))
+        .collect();
+    assert_eq!(about.len(), 1, "{about:#?}");
+}
+
+#[test]
+fn an_entry_of_an_editor_that_starts_nothing_is_not_a_server() {
+    let home = healthy();
+    home.write(
+        ".cursor/mcp.json",
+        &json!({"mcpServers": {"typo": {"args": ["x"]}, "real": {"command": "npx"}}}).to_string(),
+    );
+    found(&home, "host", "warning", "Cursor still starts real itself (");
 }

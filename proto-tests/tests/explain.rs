@@ -43,7 +43,7 @@ fn explain_shows_everything_but_secrets() {
             "scope shared",
             "exited with status 3",
             "crash was asked for",
-            "legacy",
+            "speaks    2025-11-25, as ",
             "switchboard logs kid",
         ] {
             assert!(text.contains(part), "{part}: {text}");
@@ -75,7 +75,7 @@ fn explain_shows_held_and_outdated_servers() {
     let _daemon = home.daemon();
     let text = told(&home, &["explain", "notes"]);
     assert!(
-        text.contains("held: nobody has allowed it") && text.contains("switchboard allow notes"),
+        text.contains("held: you have not allowed it") && text.contains("switchboard allow notes"),
         "{text}"
     );
     assert!(!text.contains("words of notes") || text.contains("held"), "{text}");
@@ -162,8 +162,10 @@ fn explain_shows_a_working_directory_that_depends_on_the_session() {
     home.definition("kid", entry);
     let folder = home.config_folder();
     let text = told(&home, &["explain", "kid"]);
-    let place =
-        format!("the project of each session (scope session or workspace), else {}", folder.display());
+    let place = format!(
+        "the project that is open (`pool.scope` `session` or `workspace`); without one, {}",
+        folder.display()
+    );
     assert!(text.contains(&format!("in        {place}\n")), "{text}");
     let file = folder.join("mcps/kid/.mcp.json");
     let text = told(&home, &["check", file.to_str().unwrap()]);

@@ -13,7 +13,7 @@ use proto_tests::shim::INITIALIZE;
 use proto_tests::wait::until_true;
 use proto_tests::{Home, TEST_TIMEOUT, bins, procs};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A host process that has started a shim.
 struct Host(Child);
@@ -221,4 +221,18 @@ fn the_daemon_is_found_after_the_socket_path_has_changed() {
     assert_eq!(person.daemons(), 0);
     let output = person.command("switchboard").arg("status").output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn the_editors_shell_counts_for_a_user_whom_etc_passwd_does_not_have() {
+    let Some(person) = Person::new(42_418) else { return };
+    person.log_out();
+    person.home.write(".profile", "export PATH=/only/in/my/profile:/usr/bin:/bin\n");
+    person.home.definition("x", &json!({"mcpServers": {"x": {"command": "no-such-program"}}}).to_string());
+    person.give(Path::new(person.home.mark()));
+    let started = person.command("switchboard").arg("start").env("SHELL", "/bin/sh").output().unwrap();
+    assert!(started.status.success(), "{started:?}");
+    let refused = person.command("switchboard").args(["call", "x", "y"]).output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("not found in PATH `/only/in/my/profile:/usr/bin:/bin`"), "{told}");
 }

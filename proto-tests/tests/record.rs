@@ -150,7 +150,7 @@ fn every_end_of_a_call_is_recorded() {
     // People get a table, and filters take the names that they know.
     let table = text(&home.command(&["calls"]).stdout);
     assert_eq!(table.lines().count(), 14, "{table}");
-    let column = |line: &str| line.find(if line.contains("WHEN") { "HOST" } else { "Some Host" });
+    let column = |line: &str| line.find(if line.contains("WHEN") { "EDITOR" } else { "Some Host" });
     assert!(table.lines().all(|line| column(line) == column(table.lines().next().unwrap())), "{table}");
     assert!(table.contains("refused (not_allowed)") && table.contains("(introspect)"), "{table}");
     for (args, count) in [

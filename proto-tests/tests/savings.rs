@@ -260,8 +260,8 @@ fn unknown_figures_are_not_guessed() {
     let theirs = all["workspaces"].as_array().unwrap().iter().find(|one| one["held"] == 1);
     assert_eq!(number(&theirs.unwrap_or_else(|| panic!("{all}"))["suites"]), 1, "{all}");
     let text = String::from_utf8(home.command(&["savings"]).stdout).unwrap();
-    assert!(text.contains("late: unknown, it has not run yet"), "{text}");
-    assert!(text.contains("held: unknown, it is held"), "{text}");
+    assert!(text.contains("not counted (it has not run yet): late"), "{text}");
+    assert!(text.contains("not counted (it is held): held"), "{text}");
 }
 
 #[test]

@@ -370,7 +370,7 @@ fn a_damaged_trust_file_holds_everything_and_is_left_alone() {
         set_mode(&file, permissions);
         until_true("everything to be held", TEST_TIMEOUT, || state(&daemon, &project) == "held");
         let problems = daemon.status()["problems"].to_string();
-        assert!(problems.contains("so everything from workspaces is held"), "{problems}");
+        assert!(problems.contains("so every server of a project is held"), "{problems}");
         is_held(&shim.call("k", "where", "{}"));
         until_true("its child to go", TEST_TIMEOUT, || home.children().is_empty());
         for order in [&["allow"][..], &["allow", "k"], &["deny", "k"], &["allow", "--list"]] {

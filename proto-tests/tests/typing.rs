@@ -115,8 +115,8 @@ fn the_first_start_through_a_package_runner_has_its_own_limit() {
     home.definition("npm", r#"{"name": "npm", "command": {"cmd": "npx", "args": ["-y", "nothing@1"]}}"#);
     home.child("kid", &["echo"]);
     let _daemon = home.daemon();
-    assert!(out(&home.command(&["explain", "npm"])).contains("start 120000 ms"));
-    assert!(out(&home.command(&["explain", "kid"])).contains("start 8000 ms"));
+    assert!(out(&home.command(&["explain", "npm"])).contains("start 2 min"));
+    assert!(out(&home.command(&["explain", "kid"])).contains("start 8 s, silence 60 s, whole call 30 min"));
 }
 
 #[test]

@@ -349,6 +349,23 @@ fn import_takes_servers_of_the_open_project() {
         assert_eq!(told["args"].as_array().unwrap()[2..], expect, "{told}");
         assert_eq!(structured(&shim.call("there", "where", "{}"))["cwd"], json!(root));
     }
+    // They were not started: this session has no project.
+    assert!(told.contains("\nk: it starts when an editor uses it in a project\n"), "{told}");
     // A second time they are there already.
     assert!(!String::from_utf8(home.command(&["import"]).stdout).unwrap().contains("taken as"));
+}
+
+#[test]
+fn a_dry_run_without_a_project_counts_servers_of_projects_apart() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.child("other", &["echo"]);
+    home.config(&json!({"suites": {"k": {"pool": {"scope": "workspace"}}}}));
+    let output = home.command(&["--dry-run", "--workspace", "/"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        told.contains("the server answers\n`k` starts when an editor uses it in a project\n"),
+        "{output:?}"
+    );
+    assert!(output.status.success(), "{output:?}");
 }

@@ -96,7 +96,7 @@ impl Fault {
                 ("busy", true, format!("{waiting} requests are waiting already, which is the limit"))
             }
             Self::InputClosed { why: None } => {
-                ("input_closed", false, "the host closed its output before the answer came".to_owned())
+                ("input_closed", false, "the editor closed its output before the answer came".to_owned())
             }
             Self::InputClosed { why: Some(why) } => ("input_closed", true, why.clone()),
             Self::NotTaken { status: 429, why } => ("busy", true, why.clone()),

@@ -25,6 +25,9 @@ use crate::{binary, limits};
 /// The only variables that the daemon inherits from the host that happened to start it.
 const PASSED_VARIABLES: [&str; 4] = ["HOME", "USER", "LOGNAME", "PATH"];
 
+/// The host's `SHELL` gets this name. The daemon uses it only for a user whose login shell it does not find.
+const HOSTS_SHELL: &str = "SWITCHBOARD_SHELL";
+
 /// Where the socket activation protocol expects the first socket.
 const LISTEN_FD: i32 = 3;
 
@@ -76,6 +79,7 @@ fn exec(program: &Path, args: &[OsString]) -> String {
     let _held = (listener.as_raw_fd() == LISTEN_FD).then_some(listener);
     command.env_clear().stdout(Stdio::null()).stderr(Stdio::null());
     command.envs(PASSED_VARIABLES.iter().filter_map(|name| Some((name, env::var_os(name)?))));
+    command.envs(env::var_os("SHELL").map(|shell| (HOSTS_SHELL, shell)));
     command.env("LISTEN_FDS", "1").env("LISTEN_PID", std::process::id().to_string());
     let error = command.exec();
     binary::no_exec(program, &error)

@@ -416,7 +416,7 @@ impl Caller {
                 }
                 methods::ROOTS_LIST => json!({ "jsonrpc": "2.0", "id": &*id, "result": { "roots": [] } }),
                 _ => {
-                    json!({ "jsonrpc": "2.0", "id": &*id, "error": { "code": -1, "message": "the host has left" } })
+                    json!({ "jsonrpc": "2.0", "id": &*id, "error": { "code": -1, "message": "the editor has left" } })
                 }
             };
             let response = outcome.to_string();

@@ -69,7 +69,7 @@ pub use run_log::{RunLog, StaleRuns};
 pub use runner::Runners;
 pub use spawn::{ChildExit, program};
 pub use start::{ChildStart, StartDeps};
-pub use stderr::{StderrLine, StderrRing, written};
+pub use stderr::{LAST_STDERR, StderrLine, StderrRing, is_detail, written};
 pub use switchboard_definitions::config::Limits;
 pub use tools::{ArgumentNames, Tool, ToolList};
 

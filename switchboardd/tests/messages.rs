@@ -87,14 +87,33 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words for texts that users read; a model reads them in the arguments of a suite.
-const USER_WORDS: &[(&str, &str)] = &[("subtool", "tool"), ("subtools", "tools")];
+const USER_WORDS: &[(&str, &str)] = &[
+    ("subtool", "tool"),
+    ("subtools", "tools"),
+    ("host", "editor"),
+    ("hosts", "editors"),
+    ("workspace", "project"),
+    ("workspaces", "projects"),
+    ("somebody", "another user, or what it is"),
+    ("nobody can be asked", "you can't be asked"),
+    ("nobody has allowed", "you have not allowed"),
+    ("Children", "Servers"),
+];
 
 /// Texts that use such a word with reason: a part of each, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("--child", "the flag, which scripts use"),
     ("`child`", "a key of the JSON that is a contract"),
-    ("children, less the", "rewritten with the savings of the page"),
-    ("daemon {}, children {}", "rewritten with the savings of the page"),
+    ("host: localhost", "a header of HTTP"),
+    ("it needs a host and must", "the part of a URL"),
+    ("`workspace`", "a value of `pool.scope`"),
+    ("the host did not come back", "an error that a server gets"),
+    ("` (subtool `", "the end of a text for a model, which is looked for"),
+    ("scope `session` or `workspace`", "values of `pool.scope`"),
+    ("hosts that know plugins", "MCP's word, in notes about other programs"),
+    ("by no other host", "MCP's word, in notes about other programs"),
+    ("is outside of the workspace", "a folder that may be the user's own"),
+    ("a workspace's settings", "said of files, beside `suites`"),
 ];
 
 struct Message {

@@ -215,8 +215,9 @@ impl Relay {
         let mail = methods::read_mail(message);
         if message.len() > MAX_TO_HOST {
             let bytes = message.len() as u64;
-            self.notes
-                .say(&format!("dropped a message of {bytes} bytes to the host; the limit is {MAX_TO_HOST}"));
+            self.notes.say(&format!(
+                "dropped a message of {bytes} bytes to the editor; the limit is {MAX_TO_HOST}"
+            ));
             if let Mail::Question(id) = mail {
                 // Without an answer, the child would wait for ever.
                 let body = Fault::AnswerTooLong { bytes }.to_question(&id).into();

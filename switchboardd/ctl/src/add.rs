@@ -166,7 +166,7 @@ fn write(args: &Args, add: &Add) -> Result<PathBuf, Vec<String>> {
             plain => format!("; `{plain}` would do"),
         };
         return Err(one(format!(
-            "`{}` is no good name for a server: use letters, digits, `-`, `_` and `.`{hint}",
+            "`{}` is not a valid name for a server: use letters, digits, `-`, `_` and `.`{hint}",
             visible(&add.name)
         )));
     }

@@ -6,6 +6,7 @@ mod all;
 pub(crate) mod drift;
 pub(crate) mod person;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -33,7 +34,7 @@ struct Candidate {
     before: Option<Launch>,
     denied: bool,
     root: PathBuf,
-    suite_names: Vec<String>,
+    suite_names: BTreeSet<String>,
 }
 
 impl LocalConfig {
@@ -61,7 +62,7 @@ impl LocalConfig {
         let here = self.here(args);
         let Some(what) = what else { return Ok(self.candidates(here.as_deref())) };
         let by_name = |all: Vec<Candidate>| -> Vec<Candidate> {
-            all.into_iter().filter(|one| one.suite_names.iter().any(|name| name == what)).collect()
+            all.into_iter().filter(|one| one.suite_names.contains(what)).collect()
         };
         let named = by_name(self.candidates(here.as_deref()));
         if !named.is_empty() {
@@ -71,14 +72,25 @@ impl LocalConfig {
             if else_waits() {
                 return Ok(Vec::new());
             }
-            let place = here.map_or_else(
-                || "outside of a workspace".to_owned(),
-                |root| format!("in `{}`", root.display()),
-            );
+            let is_own = self
+                .personal
+                .entries
+                .iter()
+                .any(|entry| names(&self.personal, &entry.definition).contains(what));
             let what = visible(what);
+            if is_own {
+                return Err(failed(&format!(
+                    "`{what}` is your own server and needs no approval; `switchboard remove {what}` removes it"
+                )));
+            }
+            let Some(root) = here else {
+                return Err(failed(&format!(
+                    "there is no project here, and no file `{what}`; run this in the project that has the server"
+                )));
+            };
             return Err(failed(&format!(
-                "neither a server that waits {} nor a file: `{what}`",
-                visible(&place)
+                "the project `{}` has no server `{what}`, and there is no such file; `switchboard allow --list` lists what it has",
+                visible(&root.display().to_string())
             )));
         };
         if path.is_dir() {
@@ -98,25 +110,29 @@ impl LocalConfig {
         }
         found.ok_or_else(|| {
             let path = path.display().to_string();
-            failed(&format!("nothing in `{}` waits, in this workspace or above it", visible(&path)))
+            failed(&format!("nothing in `{}` waits, in this project or above it", visible(&path)))
         })
     }
 }
 
+/// The names by which a server can be typed.
+fn names(layer: &Layer, definition: &Definition) -> BTreeSet<String> {
+    let chosen = layer.config.suite(&definition.name).suite_name;
+    let names = [Some(definition.name.clone()), Some(suite_name::derived(&definition.name)), chosen];
+    names.into_iter().flatten().collect()
+}
+
 /// `own`: the layer is the user's, whose allowed definitions need no decision.
 fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
-    let candidate = |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| {
-        let chosen = layer.config.suite(&definition.name).suite_name;
-        let names = [Some(definition.name.clone()), Some(suite_name::derived(&definition.name)), chosen];
-        Candidate {
+    let candidate =
+        |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| Candidate {
             definition: definition.clone(),
             wanted: wanted.clone(),
             before: before.cloned(),
             denied,
             root: layer.config.folder.clone(),
-            suite_names: names.into_iter().flatten().collect(),
-        }
-    };
+            suite_names: names(layer, definition),
+        };
     let of_entries = layer.entries.iter().filter_map(|entry| {
         let definition = &entry.definition;
         let now = definition.launch.as_ref().ok();

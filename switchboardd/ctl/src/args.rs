@@ -23,11 +23,11 @@ pub use remove::{Pin, Uninstall};
 const AS_SHIM: &str = "As the shim";
 const AS_DAEMON: &str = "As the daemon";
 
-/// One warm set of MCP servers for every editor, one suite tool per server
+/// Run your MCP servers once, and share them between all your editors
 #[derive(Debug, Clone, Parser)]
 #[command(name = "switchboard", bin_name = "switchboard", version, max_term_width = 100)]
 pub struct Args {
-    /// Configuration file; its folder is where the globs start
+    /// Configuration file; `discoverGlobs` are relative to its folder
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -59,15 +59,15 @@ pub struct Args {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Start every server once, without a daemon, and list what hosts would see of them
+    /// Start every server once, without a daemon, and list what editors would see
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Show a host one server as it is, its own tools and names, instead of all of them as suites
+    /// Show the editor one server with its own tools and names, instead of all servers as suites
     #[arg(long, value_name = "NAME", help_heading = AS_SHIM)]
     pub child: Option<String>,
 
-    /// Use a daemon that runs, and start none
+    /// Use a daemon that runs, and don't start one
     #[arg(long, help_heading = AS_SHIM)]
     pub no_start: bool,
 
@@ -116,7 +116,7 @@ pub enum Command {
         #[arg(long, short)]
         watch: bool,
     },
-    /// List the suites that a host in this folder is shown
+    /// List the servers that an editor sees in this folder
     #[command(after_help = "Examples:\n  switchboard ls\n  switchboard ls --json | jq -r '.suites[].name'")]
     Ls,
     /// Show what a suite can do: its tools, or one of them with its arguments
@@ -132,7 +132,7 @@ pub enum Command {
         #[arg(long)]
         full: bool,
     },
-    /// Run a tool and print what it answers
+    /// Run a tool and print its answer
     ///
     /// `key=value` gives a value the type that the tool asks for (`switchboard introspect SUITE TOOL` shows it), `key:=JSON`
     /// sends JSON as it is, `key=@FILE` the text of a file, `a.b=value` sets `b` in `a`; a list takes its key several times.
@@ -151,7 +151,7 @@ pub enum Command {
         #[arg(value_name = "KEY=VALUE")]
         arguments: Vec<String>,
     },
-    /// Show what hosts called: when, for how long, and the outcome
+    /// Show what editors called: when, how long it took, and the outcome
     ///
     /// Newest last, in the order in which the calls ended. The arguments of calls are recorded only if `record` in your
     /// config says so. Works without a daemon, too.
@@ -169,7 +169,7 @@ pub enum Command {
         /// Keep showing new lines until Ctrl-C, also when the server or the daemon restarts
         #[arg(short, long)]
         follow: bool,
-        /// So many of the last lines [default: 100, or all with --since]
+        /// How many of the last lines [default: 100, or all with --since]
         #[arg(short = 'n', long, value_name = "N")]
         lines: Option<usize>,
         /// Only lines that were written within this time, such as 90s, 10m, 1h or 2d
@@ -182,39 +182,39 @@ pub enum Command {
         /// The suite, or its server
         suite: String,
     },
-    /// Look for everything that keeps things from working, and say how to fix it
+    /// Find what doesn't work, and say how to fix it
     #[command(
         after_help = "Examples:\n  switchboard doctor\n  switchboard doctor --fix\n  switchboard doctor --json | jq -r '.findings[] | select(.severity == \"error\") | .mend'"
     )]
     Doctor {
-        /// Fix what is safe to fix, and say each thing: permissions of Switchboard's own files, and what a daemon left
-        /// behind that was killed
+        /// Fix what is safe to fix, and list it: permissions of Switchboard's own files, and files that a killed daemon
+        /// left behind
         #[arg(long)]
         fix: bool,
     },
     /// Start the daemon in the background if none runs
     #[command(after_help = "Example:\n  switchboard start")]
     Start,
-    /// Stop the daemon; editors that are open do not bring it back
+    /// Stop the daemon; open editors don't start it again
     #[command(after_help = "Example:\n  switchboard stop && switchboard start")]
     Stop,
-    /// Read config and definitions again, and try again what failed
+    /// Read configuration and definitions again, and try failed servers again
     #[command(after_help = "Example:\n  switchboard reload")]
     Reload,
     /// Restart a server on its next call; without a name, restart the daemon
     ///
-    /// Nothing is lost: calls in flight finish on the old one, and hosts keep their connection.
+    /// Nothing is lost: running calls finish on the old one, and editors keep their connection.
     #[command(after_help = "Examples:\n  switchboard restart github\n  switchboard restart")]
     Restart {
         /// The suite, or its server [default: the daemon itself]
         suite: Option<String>,
     },
-    /// Show what servers of a workspace would run, and allow them; asks for each, the default is no
+    /// Show what the servers of a project would run, and allow them: asks for each, the default is no
     #[command(
         after_help = "Examples:\n  switchboard allow\n  switchboard allow github\n  switchboard allow --all\n  switchboard allow --list"
     )]
     Allow {
-        /// A server or suite, a `.mcp.json`, or a workspace [default: all that wait in this workspace]
+        /// A server or suite, a `.mcp.json`, or a project's folder [default: all that wait in this project]
         what: Option<String>,
         /// Go through everything that is held, one project at a time, with one question for each
         #[arg(long, conflicts_with_all = ["what", "list"])]
@@ -223,20 +223,20 @@ pub enum Command {
         #[arg(long)]
         list: bool,
     },
-    /// Never run a server of a workspace, whatever its file says; `allow` takes it back
+    /// Never run a server of a project, whatever its file says; `allow` reverses it
     #[command(after_help = "Example:\n  switchboard deny github")]
     Deny {
         /// A server or suite, or a `.mcp.json`
         what: String,
     },
-    /// Take back what was allowed: the servers are held again, and those that run end
+    /// Withdraw approval: the servers are held again, and those that run are stopped
     ///
-    /// Calls in flight finish. Needs no terminal.
+    /// Running calls finish. Needs no terminal.
     #[command(
         after_help = "Examples:\n  switchboard revoke github\n  switchboard revoke ~/work/shop\n  switchboard revoke --all"
     )]
     Revoke {
-        /// Servers or suites of this workspace, `.mcp.json` files, or workspaces
+        /// Servers or suites of this project, `.mcp.json` files, or folders of projects
         #[arg(required_unless_present = "all")]
         what: Vec<String>,
         /// Everything that was allowed, in every project
@@ -254,34 +254,34 @@ pub enum Command {
         /// The server
         name: String,
     },
-    /// Write the versions that run now into your definitions, so that no start runs another
+    /// Write the versions that run now into your definitions, so that every start runs the same
     ///
     /// For servers of your own that `npx`, `uvx` and the like start without a version. The version is the one of the
     /// package on disk, and only if the server that ran last reports the same. Shows each change and asks.
     #[command(after_help = "Examples:\n  switchboard pin --dry-run\n  switchboard pin time github")]
     Pin(Pin),
-    /// Look at definition or config files without a daemon, and say what is wrong with them
+    /// Check definition or configuration files, without a daemon
     #[command(after_help = "Example:\n  switchboard check .mcp.json")]
     Check {
         /// `.mcp.json` or `switchboard.config.json` files
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Have the editors on this machine start Switchboard: shows each change and asks
+    /// Add Switchboard to the editors on this machine: shows each change and asks
     #[command(after_help = "Examples:\n  switchboard setup --dry-run\n  switchboard setup\n  \
                             switchboard setup --host claude-code,cursor --yes")]
     Setup(Setup),
-    /// Import the servers that your editors start themselves into your own config
+    /// Copy the servers that your editors start now to Switchboard
     ///
-    /// Each becomes a definition like those of `switchboard add`. Secrets in an editor's file go into the keyring, or a
-    /// private file, and are named in the definition. On a terminal it asks before it writes anything. Files of editors
-    /// are not changed, unless `--remove` says so.
+    /// Each becomes a definition like those of `switchboard add`. Secrets in an editor's file are stored in the keyring, or
+    /// a private file, and the definition names them. On a terminal it asks before it writes anything. Editors' files are
+    /// not changed, unless you add `--remove`.
     #[command(
         after_help = "Examples:\n  switchboard import --dry-run\n  switchboard import --host cursor --only time,github\n  \
                             switchboard import --remove"
     )]
     Import(Import),
-    /// Take back what `setup` and `import --remove` did to the files of editors
+    /// Undo what `setup` and `import --remove` changed in your editors' files
     #[command(after_help = "Examples:\n  switchboard undo --dry-run\n  switchboard undo --host zed")]
     Undo(Undo),
     /// Take Switchboard out of your editors, remove the service and stop the daemon
@@ -291,20 +291,20 @@ pub enum Command {
         after_help = "Examples:\n  switchboard uninstall --dry-run\n  switchboard uninstall\n  switchboard uninstall --purge"
     )]
     Uninstall(Uninstall),
-    /// Keep the values of `${NAME}` in definitions, in the keyring or a private file
+    /// Store the values of `${NAME}` in definitions, in the keyring or a private file
     #[command(subcommand, after_help = "Example:\n  switchboard secret set GITHUB_TOKEN")]
     Secret(Secret),
-    /// Log in to a remote server that asks for it, in your browser
+    /// Log in to a remote server, in your browser
     #[command(after_help = "Example:\n  switchboard login github")]
     Login {
         /// The server or suite
         #[arg(value_name = "SERVER")]
         child: String,
-        /// Print the page to open, and wait
+        /// Print the address instead of opening a browser, and wait
         #[arg(long)]
         no_browser: bool,
     },
-    /// Forget the login to a remote server, and have its tokens revoked where that can be
+    /// Delete the login to a remote server, and revoke its tokens if the server can
     #[command(after_help = "Example:\n  switchboard logout github")]
     Logout {
         /// The server or suite
@@ -313,7 +313,7 @@ pub enum Command {
     },
     /// Open the status page in your browser
     ///
-    /// The address holds a code that works once and for 30 s; the page that it opens can read and change nothing.
+    /// The address holds a code that works once, for 30 s. The page only reads; it can't change anything.
     #[command(
         after_help = "Example: `switchboard open --no-browser` prints the address, for a browser of your choice."
     )]
@@ -322,10 +322,10 @@ pub enum Command {
         #[arg(long)]
         no_browser: bool,
     },
-    /// Have the daemon kept by systemd or launchd: there from login on, back after a crash
+    /// Run the daemon as a service of systemd or launchd: from login on, and again after a crash
     #[command(subcommand, after_help = "Example:\n  switchboard service install")]
     Service(Service),
-    /// Show what Switchboard saves: tokens, processes, memory, starts; and where it costs more than it saves
+    /// Show what Switchboard saves in tokens, processes, memory and starts, and where it costs more
     #[command(after_help = "Example: `switchboard savings --json`")]
     Savings,
     /// Print the path of the daemon's socket, for `curl --unix-socket`
@@ -333,14 +333,14 @@ pub enum Command {
         after_help = "Example:\n  curl --unix-socket \"$(switchboard socket)\" http://localhost/health"
     )]
     Socket,
-    /// Print what a shell needs to complete these commands
+    /// Print the completion script for your shell
     #[command(
         after_help = "Examples:\n  switchboard completions bash > ~/.local/share/bash-completion/completions/switchboard\n  switchboard completions zsh > ~/.zfunc/_switchboard\n  switchboard completions fish > ~/.config/fish/completions/switchboard.fish"
     )]
     Completions { shell: clap_complete::Shell },
     /// Show a manual page, or write all of them into a folder
     ///
-    /// On a terminal `man` shows the page; into a pipe it goes as it is, in roff.
+    /// On a terminal `man` shows the page; a pipe gets it in roff.
     #[command(
         after_help = "Examples:\n  switchboard man\n  switchboard man call\n  switchboard man --out ~/.local/share/man/man1"
     )]
@@ -358,26 +358,26 @@ pub enum Command {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
 pub enum Service {
-    /// Install the user units (or the launch agent) and hand over from a daemon that runs
+    /// Install the service for your user, which takes over from a running daemon
     ///
-    /// Nobody loses a call: the old daemon finishes what is under way, and the shims come over to the socket that the
-    /// service manager holds. Doing it again changes nothing. Units that a package brought are only enabled.
+    /// No call is lost: the old daemon finishes its calls, and the shims move to the service's socket. Running it again
+    /// changes nothing. Units that a package installed are only enabled.
     #[command(
         after_help = "Examples:\n  switchboard service install --dry-run\n  switchboard service install"
     )]
     Install {
-        /// Say what would be done, and do nothing
+        /// Show what would be done, and do nothing
         #[arg(long)]
         dry_run: bool,
     },
     /// Stop and disable the service and delete what `install` wrote
     #[command(after_help = "Example: `switchboard service remove`")]
     Remove {
-        /// Say what would be done, and do nothing
+        /// Show what would be done, and do nothing
         #[arg(long)]
         dry_run: bool,
     },
-    /// Say whether it is installed, enabled and active, and which version runs
+    /// Show whether it is installed, enabled and active, and which version runs
     #[command(after_help = "Example: `switchboard service status --json`")]
     Status,
 }

@@ -187,8 +187,7 @@ fn check_file(args: &Args, file: &Path) -> FileCheck {
         let notes = if problems.is_empty() { unused(args, folder, extent) } else { Vec::new() };
         let mut hosts = Vec::new();
         if !is_personal && !problems.is_empty() {
-            hosts
-                .push("it was read as a workspace's config; `--config FILE` reads it as your own".to_owned());
+            hosts.push("it was read as a project's config; `--config FILE` reads it as your own".to_owned());
         }
         return FileCheck { problems, notes, hosts, ..FileCheck::default() };
     }

@@ -56,6 +56,8 @@ pub(super) struct Finding {
     repair: Option<Repair>,
     /// How it is shown together with others of its kind.
     fold: Option<Fold>,
+    /// The server that this keeps from running.
+    server: Option<String>,
 }
 
 /// Findings with the same heading become one in what users read.
@@ -69,7 +71,15 @@ pub(super) struct Fold {
 
 impl Finding {
     fn fine(about: &'static str, what: impl Into<String>) -> Self {
-        Self { severity: Severity::Fine, about, what: what.into(), fix: None, repair: None, fold: None }
+        Self {
+            severity: Severity::Fine,
+            about,
+            what: what.into(),
+            fix: None,
+            repair: None,
+            fold: None,
+            server: None,
+        }
     }
 
     fn warning(about: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
@@ -80,6 +90,7 @@ impl Finding {
             fix: Some(fix.into()),
             repair: None,
             fold: None,
+            server: None,
         }
     }
 
@@ -91,11 +102,17 @@ impl Finding {
             fix: Some(fix.into()),
             repair: None,
             fold: None,
+            server: None,
         }
     }
 }
 
 impl Finding {
+    fn with_server(mut self, server: &str) -> Self {
+        self.server = Some(server.to_owned());
+        self
+    }
+
     fn with_repair(mut self, repair: Repair) -> Self {
         self.repair = Some(repair);
         self
@@ -174,7 +191,9 @@ async fn find_all(args: &Args) -> Vec<Finding> {
         );
         findings.extend(running::port(status.as_ref(), &local.personal.config));
     }
-    findings.extend(running::suites(status.as_ref()));
+    let known: Vec<&str> = findings.iter().filter_map(|finding| finding.server.as_deref()).collect();
+    let failing = running::suites(status.as_ref(), &known);
+    findings.extend(failing);
     findings.extend(running::record(status.as_ref()));
     findings.extend(machine::watches(status.as_ref()));
     findings.extend(hosts::check(&home));
@@ -217,7 +236,8 @@ fn folded(findings: &[Finding]) -> Vec<Finding> {
 
 fn print_findings(findings: &[Finding]) {
     let paint = Paint::for_stdout();
-    let mut sorted = folded(findings);
+    let shown = folded(findings);
+    let mut sorted = shown.clone();
     // The worst first: it stands where one begins to read.
     sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let wide = width().min(120);
@@ -227,8 +247,8 @@ fn print_findings(findings: &[Finding]) {
             Severity::Warning => ("!", Tone::Warning),
             Severity::Error => ("✗", Tone::Bad),
         };
-        let shown = Printable::text(finding.what.replace('\t', "    "));
-        for (at, line) in wrap(shown.as_str(), wide.saturating_sub(2)).iter().enumerate() {
+        let text = Printable::text(finding.what.replace('\t', "    "));
+        for (at, line) in wrap(text.as_str(), wide.saturating_sub(2)).iter().enumerate() {
             let mark = if at == 0 { paint.on(tone, mark) } else { " ".into() };
             say!("{mark} {line}");
         }
@@ -236,7 +256,7 @@ fn print_findings(findings: &[Finding]) {
             say!("    {}", paint.on(Tone::Strong, visible(fix)));
         }
     }
-    let number = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let number = |severity| shown.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
     say!("");
     print(&match (errors, warnings) {

@@ -11,6 +11,7 @@ use switchboard_wire::printable;
 
 use super::CliExit;
 use super::at_once::run_all;
+use super::brief::brief;
 use super::output::{columns_of, count, failed, indented, print, print_json, remark, say, tilde};
 use crate::args::Args;
 use switchboardd::Caller;
@@ -24,6 +25,9 @@ use switchboardd::{CallContext, Suite};
 
 /// How long a server may take to list its prompts and resources, once its tools are known.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What is said of a server that runs once for each project.
+pub(super) const OF_PROJECTS: &str = "starts when an editor uses it in a project";
 
 /// A daemon inside of this command, which serves nobody.
 pub(super) struct OfflineDaemon {
@@ -70,7 +74,7 @@ pub(super) async fn run(args: &Args) -> CliExit {
     let caller = daemon.anonymous_session(&workspace).caller.clone();
     let jobs = catalog.suites.iter().map(|suite| (suite.child_name().to_owned(), subtools(suite, &caller)));
     let started = run_all("starting", jobs.collect()).await;
-    let mut failures = Vec::new();
+    let (mut failures, mut of_projects) = (Vec::new(), Vec::new());
     for (suite, started) in catalog.suites.iter().zip(started) {
         let (name, server, file) = (&suite.name, suite.child_name(), &suite.definition.file);
         if !args.json {
@@ -84,12 +88,19 @@ pub(super) async fn run(args: &Args) -> CliExit {
                 say!("  {}", indented(suite.description(&suite.facts())));
                 show(suite, &tools);
             }
+            Err(failure) if failure.needs_project() => {
+                if !args.json {
+                    say!("  {OF_PROJECTS}");
+                }
+                of_projects.push(server);
+                one["ofProjects"] = json!(true);
+            }
             Err(failure) => {
                 exit = match failure {
                     Failure::Held { .. } => CliExit::Held,
                     _ => CliExit::ChildFailed,
                 };
-                remark!("  {}", indented(&failure));
+                remark!("  {}", indented(brief(&failure.to_string())));
                 failures.push(server);
                 one["error"] = json!(failure.to_string());
             }
@@ -102,15 +113,22 @@ pub(super) async fn run(args: &Args) -> CliExit {
         print_json(&json!({ "suites": told, "problems": problems }));
     } else if !told.is_empty() {
         say!("");
-        say!("{}", summarized(told.len(), &failures));
+        summarized(told.len(), &failures, &of_projects).lines().for_each(|line| say!("{line}"));
     }
     daemon.services.registry.stop_all().await;
     exit
 }
 
 /// `9 of 13 servers answer; these do not: a, b`.
-fn summarized(all: usize, failures: &[&str]) -> String {
-    match failures {
+fn summarized(all: usize, failures: &[&str], of_projects: &[&str]) -> String {
+    let all = all - of_projects.len();
+    let rest = match of_projects {
+        [] => String::new(),
+        [one] => format!("\n`{one}` {OF_PROJECTS}"),
+        several => format!("\nthese start when an editor uses them in a project: {}", several.join(", ")),
+    };
+    let answers = match failures {
+        [] if all == 0 => return rest.trim_start().to_owned(),
         [] if all == 1 => "the server answers".to_owned(),
         [] => format!("all {all} servers answer"),
         _ => format!(
@@ -120,7 +138,8 @@ fn summarized(all: usize, failures: &[&str]) -> String {
             if all - failures.len() == 1 { "s" } else { "" },
             failures.join(", ")
         ),
-    }
+    };
+    answers + &rest
 }
 
 /// Starts the child and returns its tool list.

@@ -15,13 +15,15 @@ use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::document::nearest;
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View};
-use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project_files};
+use switchboard_definitions::trust::{DIRECTORY_OUTSIDE, Decision, TrustRecord, TrustStatus, project_files};
 use switchboard_wire::visible::visible;
 
 use super::CliExit;
 use super::allow::drift;
 use super::ask::{AskError, send_order};
+use super::brief::brief;
 use super::local_config::LocalConfig;
+use super::local_time::with_local_time;
 use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
 use super::shell_word::shell_word;
 use crate::args::Args;
@@ -203,7 +205,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         _ => false,
     };
     let mut facts: Vec<Fact> = view(launch, None).facts();
-    facts.retain(|(what, _)| !is_below(what));
+    facts.retain(|(what, text)| !(is_below(what) || found.own && text == DIRECTORY_OUTSIDE));
     if let Launch::Process(launch) = launch {
         let runners = Runners::new(&local.locations.state, &local.personal.config.folder);
         let args: Vec<String> = launch.args.iter().map(ToString::to_string).collect();
@@ -250,14 +252,14 @@ fn trust(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
     let Definition { file, name, .. } = found.definition;
     let record = local.trust.records.get(file).and_then(|names| names.get(name));
     let root = local.trust.roots.iter().find(|root| file.starts_with(root));
-    let said = |TrustRecord { at, by, .. }: &TrustRecord| format!("{at} by {by}");
+    let said = |TrustRecord { at, by, .. }: &TrustRecord| format!("{} by {by}", with_local_time(at));
     let text = match (&found.trust_status, record) {
         (TrustStatus::Denied, record) => {
             format!("denied {}", record.map(said).unwrap_or_default())
         }
         (TrustStatus::Held, _) => match found.why_held {
             Some(why) => format!("held: {why}"),
-            None => "held: nobody has allowed it".to_owned(),
+            None => "held: you have not allowed it".to_owned(),
         },
         (TrustStatus::Outdated { .. }, record) => format!(
             "the version that was allowed {} keeps running; its file has changed since",
@@ -301,7 +303,7 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
     let mut facts = vec![("suite", text(&live["name"])), ("state", text(&live["state"]))];
     if let Some(speaks) = live.get("speaks") {
         let who = format!("{} {}", text(&speaks["name"]), text(&speaks["version"]));
-        facts.push(("speaks", format!("{} ({}), as {who}", text(&speaks["revision"]), text(&speaks["era"]))));
+        facts.push(("speaks", format!("{}, as {who}", text(&speaks["revision"]))));
     }
     if let Some(subtools) = live["subtools"].as_u64() {
         facts.push(("tools", subtools.to_string()));
@@ -338,8 +340,10 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
     facts.push((
         "timeouts",
         format!(
-            "start {} ms, silence {} ms, whole call {} ms",
-            limits["childSpawnMs"], limits["rpcMs"], limits["maxMs"]
+            "start {}, silence {}, whole call {}",
+            limit(&limits["childSpawnMs"]),
+            limit(&limits["rpcMs"]),
+            limit(&limits["maxMs"])
         ),
     ));
     facts.extend(failures(live));
@@ -356,26 +360,35 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
     facts
 }
 
-/// Exits, the last error and the last output; text that one repeats from another is shown once.
+/// `8 s`, `2 min`, `1500 ms`.
+fn limit(ms: &Value) -> String {
+    match ms.as_u64() {
+        Some(ms) if ms >= 120_000 && ms.is_multiple_of(60_000) => format!("{} min", ms / 60_000),
+        Some(ms) if ms.is_multiple_of(1000) => format!("{} s", ms / 1000),
+        Some(ms) => format!("{ms} ms"),
+        None => "-".to_owned(),
+    }
+}
+
+/// Exits, the last error and the last output; what happened several times is shown once.
 fn failures(live: &Value) -> Vec<Fact> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut facts: Vec<Fact> = Vec::new();
-    let mut told = String::new();
-    for past in list(&live["exits"]) {
-        let what = past["what"].as_str().unwrap_or("-");
-        facts.push(("exit", format!("{} ago: {what}", age(past["ageMs"].as_u64().unwrap_or(0)))));
-        told.push_str(what);
+    let exits = list(&live["exits"]);
+    for same in exits.chunk_by(|one, next| one["what"] == next["what"]) {
+        let what = same[0]["what"].as_str().unwrap_or("-");
+        let last = same.iter().filter_map(|exit| exit["ageMs"].as_u64()).min().unwrap_or(0);
+        let times = if same.len() == 1 { String::new() } else { format!(" ({} times)", same.len()) };
+        facts.push(("exit", format!("{} ago{times}: {}", age(last), brief(what))));
     }
-    if let Some(error) = live["lastError"].as_str().filter(|error| !told.contains(error)) {
-        facts.push(("error", error.to_owned()));
-        told.push_str(error);
+    let is_told = |error: &&str| !exits.iter().any(|exit| exit["what"] == *error);
+    if let Some(error) = live["lastError"].as_str().filter(is_told) {
+        facts.push(("error", brief(error)));
     }
     for line in list(&live["stderr"]) {
         let text = line["text"].as_str().unwrap_or_default();
-        if text.trim().is_empty() || !told.contains(text.trim()) {
-            let stream = if line["stream"] == "stdout" { "stdout" } else { "stderr" };
-            facts.push((stream, format!("{} {text}", line["at"].as_str().unwrap_or("-"))));
-        }
+        let stream = if line["stream"] == "stdout" { "stdout" } else { "stderr" };
+        facts.push((stream, with_local_time(&format!("{} {text}", line["at"].as_str().unwrap_or("-")))));
     }
     facts
 }
@@ -412,10 +425,16 @@ mod tests {
             "lastError": "exited with status 1: no key",
             "stderr": [{ "at": "t1", "text": "no key" }, { "at": "t2", "text": "something else" }],
         });
+        let mut live = live;
         let expected = [
             ("exit", "1 s ago: exited with status 1: no key".to_owned()),
+            ("stderr", "t1 no key".to_owned()),
             ("stderr", "t2 something else".to_owned()),
         ];
         assert_eq!(failures(&live), expected);
+        let again = json!({ "ageMs": 9000, "what": "exited with status 1: no key" });
+        live["exits"].as_array_mut().unwrap().push(again);
+        assert_eq!(failures(&live)[0].1, "1 s ago (2 times): exited with status 1: no key");
+        assert_eq!(failures(&live).len(), 3);
     }
 }

@@ -9,10 +9,12 @@ use switchboard_wire::visible::visible;
 
 use super::ask::{AskError, ask};
 use super::at_once::run_all;
+use super::brief::brief;
 use super::daemon_session::request;
-use super::dry_run::{self, OfflineDaemon};
+use super::dry_run::{self, OF_PROJECTS, OfflineDaemon};
 use super::output::{count, say};
 use crate::args::Args;
+use switchboardd::child::Tool;
 
 /// How long all of them may take. The daemon answers sooner that a server is still starting, and goes on.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -20,23 +22,32 @@ const LEARN_TIMEOUT: Duration = Duration::from_secs(60);
 /// What became of one start.
 pub(super) struct LearnedServer {
     name: String,
-    /// The number of tools that hosts can see, or why there is none.
-    tools: Result<usize, String>,
+    outcome: LearnOutcome,
+}
+
+enum LearnOutcome {
+    /// The number of tools that hosts can see.
+    Tools(usize),
+    /// It runs once for each project, and was not started.
+    OfProjects,
+    NotStarted(String),
 }
 
 impl LearnedServer {
     /// Continues the words "it".
     pub(super) fn sentence(&self) -> String {
-        match &self.tools {
-            Ok(tools) => format!("was started once: {}", count(*tools, "tool")),
-            Err(why) => format!("did not start; the next call tries again: {why}"),
+        match &self.outcome {
+            LearnOutcome::Tools(tools) => format!("was started once: {}", count(*tools, "tool")),
+            LearnOutcome::OfProjects => OF_PROJECTS.to_owned(),
+            LearnOutcome::NotStarted(why) => format!("did not start: {why}"),
         }
     }
 
     pub(super) fn as_json(&self) -> Value {
-        match &self.tools {
-            Ok(tools) => json!({ "server": self.name, "tools": tools }),
-            Err(why) => json!({ "server": self.name, "error": why }),
+        match &self.outcome {
+            LearnOutcome::Tools(tools) => json!({ "server": self.name, "tools": tools }),
+            LearnOutcome::OfProjects => json!({ "server": self.name, "ofProjects": true }),
+            LearnOutcome::NotStarted(why) => json!({ "server": self.name, "error": why }),
         }
     }
 }
@@ -46,9 +57,12 @@ pub(super) async fn learn_imported(args: &Args, names: &[String]) -> Vec<Value> 
     let learned = learn(args, names).await;
     if !args.json {
         learned.iter().for_each(|one| say!("{}: it {}", visible(&one.name), visible(&one.sentence())));
-        let good = learned.iter().filter(|one| one.tools.is_ok()).count();
-        if learned.len() > 1 {
-            say!("{good} of {} answer", count(learned.len(), "server"));
+        let is = |kind: fn(&LearnOutcome) -> bool| learned.iter().filter(|one| kind(&one.outcome)).count();
+        let good = is(|outcome| matches!(outcome, LearnOutcome::Tools(_)));
+        let bad = is(|outcome| matches!(outcome, LearnOutcome::NotStarted(_)));
+        if good + bad > 1 {
+            let fix = if bad == 0 { "" } else { "; `switchboard --dry-run` tries them again" };
+            say!("{good} of {} answer{fix}", count(good + bad, "server"));
         }
     }
     learned.iter().map(LearnedServer::as_json).collect()
@@ -72,15 +86,19 @@ pub(super) async fn learn(args: &Args, names: &[String]) -> Vec<LearnedServer> {
 }
 
 fn not_started(names: &[String], why: &str) -> Vec<LearnedServer> {
-    names.iter().map(|name| LearnedServer { name: name.clone(), tools: Err(why.to_owned()) }).collect()
+    names
+        .iter()
+        .map(|name| LearnedServer { name: name.clone(), outcome: LearnOutcome::NotStarted(why.to_owned()) })
+        .collect()
 }
 
-async fn bounded(name: &str, start: impl Future<Output = Result<usize, String>>) -> LearnedServer {
-    let tools = tokio::time::timeout(LEARN_TIMEOUT, start).await;
+async fn bounded(name: &str, start: impl Future<Output = Result<LearnOutcome, String>>) -> LearnedServer {
+    let outcome = tokio::time::timeout(LEARN_TIMEOUT, start).await;
     let slow = || Err(format!("it takes longer than {} s", LEARN_TIMEOUT.as_secs()));
+    let not_started = |why: String| LearnOutcome::NotStarted(about_it(name, &brief(&why)));
     LearnedServer {
         name: name.to_owned(),
-        tools: tools.unwrap_or_else(|_| slow()).map_err(|why| about_it(name, &why)),
+        outcome: outcome.unwrap_or_else(|_| slow()).unwrap_or_else(not_started),
     }
 }
 
@@ -93,7 +111,7 @@ fn about_it(name: &str, why: &str) -> String {
 }
 
 /// `suite`: the daemon's view of it.
-async fn in_daemon(args: &Args, suite: Option<Value>) -> Result<usize, String> {
+async fn in_daemon(args: &Args, suite: Option<Value>) -> Result<LearnOutcome, String> {
     let suite = suite.ok_or("the daemon does not find it")?;
     let name = suite["name"].as_str().unwrap_or_default().to_owned();
     if suite["state"] == "held" {
@@ -101,6 +119,9 @@ async fn in_daemon(args: &Args, suite: Option<Value>) -> Result<usize, String> {
     }
     let wanted = request("tools/call", &json!({ "name": name, "arguments": { "action": "introspect" } }));
     let answer = ask(args, Method::POST, "/proxy", Some(&wanted)).await.map_err(|error| error.to_string())?;
+    if answer["result"]["_meta"]["switchboard"]["kind"] == "no_workspace" {
+        return Ok(LearnOutcome::OfProjects);
+    }
     let refusal = match answer["result"]["isError"] == true {
         true => answer["result"]["content"][0]["text"].as_str(),
         false => answer["error"]["message"].as_str(),
@@ -110,7 +131,8 @@ async fn in_daemon(args: &Args, suite: Option<Value>) -> Result<usize, String> {
     }
     let known =
         ask(args, Method::GET, &format!("/suites/{name}"), None).await.map_err(|error| error.to_string())?;
-    Ok(known["subtools"].as_u64().and_then(|tools| usize::try_from(tools).ok()).unwrap_or(0))
+    let tools = known["subtools"].as_u64().and_then(|tools| usize::try_from(tools).ok());
+    Ok(LearnOutcome::Tools(tools.unwrap_or(0)))
 }
 
 /// Starts them as children of this command, and ends them again.
@@ -123,8 +145,12 @@ async fn here(args: &Args, names: &[String]) -> Vec<LearnedServer> {
     let (catalog, caller) = (workspace.catalog(), daemon.anonymous_session(&workspace).caller.clone());
     let start = async |name: &str| {
         let suite = catalog.child(name).ok_or("it was not found again")?;
-        let tools = dry_run::subtools(suite, &caller).await.map_err(|failure| failure.to_string())?;
-        Ok(tools.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name)).count())
+        let exposed = |tool: &&Tool| suite.settings.expose.permits(&tool.name);
+        match dry_run::subtools(suite, &caller).await {
+            Ok(tools) => Ok(LearnOutcome::Tools(tools.tools.iter().filter(exposed).count())),
+            Err(failure) if failure.needs_project() => Ok(LearnOutcome::OfProjects),
+            Err(failure) => Err(failure.to_string()),
+        }
     };
     let jobs = names.iter().map(|name| (name.clone(), bounded(name, start(name)))).collect();
     let learned = run_all("starting", jobs).await;

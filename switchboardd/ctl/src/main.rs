@@ -9,6 +9,7 @@ mod allow;
 mod args;
 mod ask;
 mod at_once;
+mod brief;
 mod browser;
 mod call;
 mod call_result;

@@ -231,12 +231,12 @@ pub(super) fn error_width() -> usize {
     size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80).max(MIN_WIDTH)
 }
 
-/// `3 m`, `2 h`: in one unit, rounded down.
+/// `3 min`, `2 h`: in one unit, rounded down.
 pub(super) fn age(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
         0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} m", seconds / 60),
+        60..3600 => format!("{} min", seconds / 60),
         3600..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
     }
@@ -434,7 +434,7 @@ mod tests {
         for (ms, shown) in [
             (0, "0 s"),
             (59_999, "59 s"),
-            (60_000, "1 m"),
+            (60_000, "1 min"),
             (7_200_000, "2 h"),
             (90_000_000, "25 h"),
             (259_200_000, "3 d"),

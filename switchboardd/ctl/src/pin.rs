@@ -70,7 +70,7 @@ pub(crate) fn running_version(
 ) -> Result<String, String> {
     let on_disk = kind.installed(package, home);
     let Some(reported) = reported else {
-        return Err("it has not run yet; `switchboard introspect NAME` starts it".to_owned());
+        return Err("it has not run yet; `switchboard introspect` with its name starts it".to_owned());
     };
     if on_disk.iter().any(|version| version == reported) {
         return Ok(reported.to_owned());
@@ -112,7 +112,7 @@ pub(super) async fn run(args: &Args, wish: &Pin) -> CliExit {
     let can_ask = std::io::stdin().is_terminal() && !args.json;
     if !servers.is_empty() && !wish.dry_run && !wish.yes && !can_ask {
         complain(
-            &"not a terminal, so nobody can be asked: use `--yes`, or `--dry-run` to see what would be changed",
+            &"not a terminal, so you can't be asked: use `--yes`, or `--dry-run` to see what would be changed",
         );
         return CliExit::Usage;
     }

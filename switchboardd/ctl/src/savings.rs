@@ -7,7 +7,8 @@ use switchboard_wire::visible::Printable;
 
 use super::CliExit;
 use super::ask::ask;
-use super::output::{Paint, Tone, columns_of, indented, print, print_json};
+use super::local_time::with_local_time;
+use super::output::{Paint, Tone, columns_of, indented, print, print_json, width, wrap};
 use crate::args::Args;
 
 pub(super) async fn run(args: &Args) -> CliExit {
@@ -95,15 +96,23 @@ fn render(savings: &Value, paint: Paint) -> Printable {
         Tone::Quiet,
         "  listed: each tool alone; shown: the one tool in their place; introspect: all of it, once fetched",
     ));
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
     for suite in unknown {
-        lines.push(
-            paint.on(Tone::Quiet, format!("  {}: unknown, {}", text(&suite["child"]), text(&suite["why"]))),
-        );
+        let (why, server) = (text(&suite["why"]), text(&suite["child"]));
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, servers)) => servers.push(server),
+            None => reasons.push((why, vec![server])),
+        }
+    }
+    for (why, servers) in reasons {
+        let text = format!("not counted ({why}): {}", servers.join(", "));
+        let wrapped = wrap(&text, width().saturating_sub(2));
+        lines.extend(wrapped.iter().map(|line| paint.on(Tone::Quiet, printable!("  {line}"))));
     }
 
     lines.extend([
         Printable::default(),
-        paint.on(Tone::Strong, format!("so far, since {}", text(&savings["since"]))),
+        paint.on(Tone::Strong, format!("so far, since {}", with_local_time(&text(&savings["since"])))),
     ]);
     let past = &savings["tokens"];
     lines.push(printable!(

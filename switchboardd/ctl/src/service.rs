@@ -34,7 +34,7 @@ enum ServiceError {
     #[error("`{0}` exists and was not written by `switchboard service install`; move it away first")]
     NotOurs(String),
     #[error(
-        "there is no systemd for this user to keep the daemon: {0}\n  Nothing is lost: the first editor starts the daemon automatically.\n  In a container that is the way; in WSL put `systemd=true` under `[boot]` in /etc/wsl.conf; after `su` or `sudo` log in as that\n  user, or run `sudo loginctl enable-linger USER` once"
+        "systemd does not answer for this user: {0}\n  You do not need it: the first editor starts the daemon.\n  In WSL, put `systemd=true` under `[boot]` in /etc/wsl.conf. After `su` or `sudo`, log in as that user, or run\n  `sudo loginctl enable-linger USER` once. Containers have no systemd."
     )]
     NoManager(String),
     #[error("{0}")]

@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, setup: &Setup) -> CliExit {
         say!("restart your editors to see the change; `switchboard undo` takes it back");
         if own_servers(&home) {
             say!(
-                "`switchboard import --remove` has Switchboard run the servers that your editors start themselves"
+                "next: `switchboard import` copies the servers that your editors start now; `--remove` also removes them there"
             );
         }
     }
@@ -359,7 +359,7 @@ pub(super) fn refuse_unasked(args: &Args, which: &HostSelection) -> Option<CliEx
         return None;
     }
     remark!(
-        "switchboard: not a terminal, so nobody can be asked: use `--yes`, or `--dry-run` to see what would be done"
+        "switchboard: not a terminal, so you can't be asked: use `--yes`, or `--dry-run` to see what would be done"
     );
     Some(CliExit::Usage)
 }

@@ -12,6 +12,7 @@ use switchboard_wire::visible::Printable;
 
 use super::CliExit;
 use super::ask::{about, ask_within};
+use super::brief::brief;
 use super::local_config::LocalConfig;
 use super::output::{
     Cell, Paint, Table, Tone, age, cell, count, indented, memory, print, print_json, print_json_line,
@@ -115,11 +116,6 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or("-").to_owned()
 }
 
-/// Joins lines into one.
-fn on_one_line(said: &str) -> String {
-    said.lines().collect::<Vec<_>>().join(" | ")
-}
-
 fn since(value: &Value) -> String {
     value.as_u64().map_or_else(|| "-".to_owned(), age)
 }
@@ -178,14 +174,17 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
             .into_iter()
             .filter_map(Value::as_str)
             .filter(|name| *name != UNKNOWN_SUBTOOL);
-        let mut of: Vec<_> = of.map(|name| format!("`{name}`")).collect();
+        let server =
+            |name: &str| suites.iter().find(|suite| suite["name"] == name).map(|suite| text(&suite["child"]));
+        let mut of: Vec<_> =
+            of.map(|name| format!("`{}`", server(name).unwrap_or(name.to_owned()))).collect();
         // Without a subtool, both names are the suite's.
         of.dedup();
         let of = if of.is_empty() { String::new() } else { format!(", {}", of.join(" ")) };
         return Some(format!(
             "last error, {} ago{of}: {}",
             age(past),
-            on_one_line(last["message"].as_str().unwrap_or("-"))
+            brief(last["message"].as_str().unwrap_or("-"))
         ));
     }
     let failed = suites.iter().filter(|suite| suite["lastErrorAgeMs"].is_u64());
@@ -193,7 +192,7 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
     let (past, name) = (since(&last["lastErrorAgeMs"]), text(&last["child"]));
     Some(format!(
         "last error, {past} ago: server `{name}` {}",
-        on_one_line(last["lastError"].as_str().unwrap_or("-"))
+        brief(last["lastError"].as_str().unwrap_or("-"))
     ))
 }
 
@@ -283,9 +282,12 @@ fn no_tcp(place: &Value, why: &str) -> String {
 }
 
 fn sessions(status: &Value) -> Table {
-    let mut table = Table::new(&["HOST", "REVISION", "AGE", "IN FLIGHT", "WORKSPACE"]);
-    // A `switchboard call` that has ended leaves its session behind for some seconds.
-    let is_over = |session: &Value| session["client"] == switchboardd::CALL && session["inFlight"] == 0;
+    let mut table = Table::new(&["EDITOR", "REVISION", "AGE", "IN FLIGHT", "PROJECT"]);
+    // `switchboard call` and `switchboard start` end, and leave their sessions behind for some seconds.
+    let is_command = |session: &Value| {
+        [switchboardd::CALL, switchboardd::START].iter().any(|one| session["client"] == *one)
+    };
+    let is_over = |session: &Value| is_command(session) && session["inFlight"] == 0;
     for session in list(&status["sessions"]).iter().filter(|session| !is_over(session)) {
         let version =
             session["clientVersion"].as_str().map_or(String::new(), |version| format!(" {version}"));
@@ -345,10 +347,8 @@ pub(super) fn note(suite: &Value) -> Cell {
         return toned(Tone::Warning, format!("{changed}; `switchboard allow {name}`{held}{split}"));
     }
     match suite["lastError"].as_str() {
-        Some(error) if suite["state"] == "ready" => {
-            toned(Tone::Quiet, format!("earlier: {}", on_one_line(error)))
-        }
-        Some(error) => toned(Tone::Bad, on_one_line(error)),
+        Some(error) if suite["state"] == "ready" => toned(Tone::Quiet, format!("earlier: {}", brief(error))),
+        Some(error) => toned(Tone::Bad, brief(error)),
         None => match suite["url"].as_str() {
             Some(url) => toned(Tone::Quiet, url),
             None => cell(""),
@@ -399,10 +399,22 @@ mod tests {
     #[test]
     fn a_command_that_has_ended_is_no_session() {
         let session = |client: &str, calls: u64| json!({ "client": client, "inFlight": calls });
-        let status = json!({ "sessions": [session("cursor", 0), session(switchboardd::CALL, 0)] });
+        let ended = [session("cursor", 0), session(switchboardd::CALL, 0), session(switchboardd::START, 0)];
+        let status = json!({ "sessions": ended });
         assert!(render(&status).as_str().contains("1 session"));
         let status = json!({ "sessions": [session("cursor", 0), session(switchboardd::CALL, 1)] });
         assert!(render(&status).as_str().contains("2 sessions"));
+    }
+
+    #[test]
+    fn the_last_error_names_the_server_and_the_telling_line() {
+        let last = json!({ "at": 5_000, "suite": "pg_suite", "tool": "query", "message": "ended; last stderr: `  at x\nKeyError`" });
+        let suites = json!([{ "name": "pg_suite", "child": "pg" }]);
+        let shown = render(&json!({ "nowMs": 8_000, "lastErrors": [last], "suites": suites }));
+        assert!(
+            shown.as_str().contains("last error, 3 s ago, `pg` `query`: ended; last stderr: `KeyError`"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn is_agreed(args: &Args, wish: &Uninstall) -> Result<bool, CliExit> {
     }
     if args.json || !std::io::stdin().is_terminal() {
         complain(
-            &"not a terminal, so nobody can be asked: use `--yes`, or `--dry-run` to see what would be done",
+            &"not a terminal, so you can't be asked: use `--yes`, or `--dry-run` to see what would be done",
         );
         return Err(CliExit::Usage);
     }
@@ -218,7 +218,7 @@ async fn take_away(args: &Args, wish: &Uninstall, traces: &Traces) -> CliExit {
 
 fn tell_left(traces: &Traces, left: &[&PathBuf], purged: bool) {
     if !traces.host_files.is_empty() {
-        say!("restart your editors: those that are open keep their connection until then");
+        say!("restart your editors; until then, open ones keep their shim");
     }
     if !left.is_empty() {
         say!("");
@@ -235,6 +235,6 @@ fn tell_left(traces: &Traces, left: &[&PathBuf], purged: bool) {
     {
         let programs = ["switchboard", "switchboardd", "switchboard-ctl", "switchboard-guard"];
         let files: Vec<String> = programs.iter().map(|name| shell_word(&folder.join(name))).collect();
-        say!("the programs are removed the way they were installed, or with `rm {}`", files.join(" "));
+        say!("remove the programs the way you installed them, or with `rm {}`", files.join(" "));
     }
 }

@@ -258,7 +258,10 @@ impl LaunchCommand {
         let folder = self.base.join(self.cwd.to_string());
         match self.cwd_is_workspace {
             true => {
-                format!("the project of each session (scope session or workspace), else {}", folder.display())
+                format!(
+                    "the project that is open (`pool.scope` `session` or `workspace`); without one, {}",
+                    folder.display()
+                )
             }
             false => folder.display().to_string(),
         }

@@ -238,7 +238,7 @@ impl<'d> Fields<'d> {
                 let path = join(&self.path, name);
                 self.reader.note(
                     property.name.range().start,
-                    format!("`{path}` is for other hosts and has no effect here"),
+                    format!("`{path}` is for other programs and has no effect here"),
                 );
             }
         }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use judged::JudgedDefinition;
 pub use project_files::project_files;
 pub use store::{TrustStore, TrustStoreError};
-pub use warnings::{container_id_file, secrets_in_arguments, unpinned};
+pub use warnings::{DIRECTORY_OUTSIDE, container_id_file, secrets_in_arguments, unpinned};
 
 use crate::definition::{Definition, Launch};
 

@@ -39,7 +39,7 @@ pub struct HostServer {
     pub name: String,
     /// Claude Code has servers for a single project.
     pub project: Option<PathBuf>,
-    /// The program or the URL; never arguments, which may be secrets.
+    /// The program or the URL, or nothing; never arguments, which may be secrets.
     pub command: String,
     /// Whether it is disabled in the host.
     pub is_off: bool,
@@ -87,7 +87,10 @@ pub fn is_ours(entry: &ServerEntry) -> bool {
 }
 
 fn server(entry: ServerEntry) -> HostServer {
-    let command = words(&entry.value).into_iter().next();
+    // Arguments without a command start nothing.
+    let entry_of = entry.value.get("transport").filter(|nested| nested.is_object()).unwrap_or(&entry.value);
+    let has_command = !entry_of["command"].is_null();
+    let command = words(&entry.value).into_iter().next().filter(|_| has_command);
     // The path and the query of a URL may contain secrets.
     let place = |url: &str| shown_url(&Template::text(url.split(['?', '#']).next().unwrap_or_default()));
     let command = command.or_else(|| url(&entry.value).map(place));

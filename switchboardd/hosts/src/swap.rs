@@ -225,7 +225,7 @@ impl TempFile {
         let kept = self.path.with_extension("kept");
         let kept = if std::fs::rename(&self.path, &kept).is_ok() { kept } else { self.path.clone() };
         self.is_left = true;
-        io::Error::other(format!("{error}; what its host wrote last is in `{}`", kept.display()))
+        io::Error::other(format!("{error}; what the editor wrote last is in `{}`", kept.display()))
     }
 
     /// Creates the file; false if there is one by now.

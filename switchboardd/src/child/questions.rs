@@ -58,10 +58,12 @@ impl Child {
     /// The only host with an unanswered call here. A question is never broadcast, and its
     /// host is never guessed.
     fn asked(&self, about: Option<ChildId>) -> Result<Arc<Caller>, String> {
-        let several = "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a server of its own";
+        let several = "several editors have calls open here, so it is not known which one to ask; with `pool.scope` `session` each editor has its own process";
         match self.candidates(MessageTopic::Question, about) {
             Candidates::One(caller) => Ok(caller),
-            Candidates::Nobody => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
+            Candidates::Nobody => {
+                Err(error(envelope::METHOD_NOT_FOUND, "no editor has a call open in which it could ask"))
+            }
             Candidates::Several { only_abandoned_left } => {
                 // Many servers never answer a cancelled call. Such a child can no longer ask any host, so it
                 // is retired: new callers get a different child.
@@ -85,7 +87,7 @@ impl Child {
         let none = || Some(r#""result":{"roots":[]}"#.to_owned());
         match self.ownership() {
             Ownership::Shared => {
-                let why = "a server that several hosts share gets no host's roots";
+                let why = "a server that several editors share gets no editor's roots";
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
             Ownership::Workspace(root) => self.roots_of_workspace(&root).or_else(none),
@@ -216,7 +218,7 @@ fn withdrawn(method: &str) -> String {
 fn declined(method: &str) -> String {
     match method {
         methods::ELICITATION => r#""result":{"action":"decline"}"#.to_owned(),
-        method => error(envelope::METHOD_NOT_FOUND, &format!("the host does not support `{method}`")),
+        method => error(envelope::METHOD_NOT_FOUND, &format!("the editor does not support `{method}`")),
     }
 }
 

@@ -24,6 +24,9 @@ const MAX_FIRST_BYTES: usize = 1024;
 const TAIL_LINES: usize = 5;
 const TAIL_BYTES: usize = 1024;
 
+/// Stands before the last lines in an error message.
+pub const LAST_STDERR: &str = "last stderr: `";
+
 /// Lines of all children are numbered in one sequence, from 1.
 static LAST_LINE_NUMBER: AtomicU64 = AtomicU64::new(0);
 static LINE_WRITTEN: Notify = Notify::const_new();
@@ -171,7 +174,7 @@ impl StderrRing {
             })
         };
         let stderr = Some(self.tail()).filter(|tail| !tail.is_empty());
-        let stderr = stderr.map(|tail| format!("last stderr: `{tail}`"));
+        let stderr = stderr.map(|tail| format!("{LAST_STDERR}{tail}`"));
         stdout.into_iter().chain(stderr).collect::<Vec<_>>().join("; ")
     }
 
@@ -180,7 +183,11 @@ impl StderrRing {
         let kept = self.buffer.lock().expect("BUG: a push panicked");
         let mut tail: Vec<String> = Vec::new();
         let mut bytes = 0;
-        for line in kept.lines.iter().rev().filter(|line| !line.stdout).take(TAIL_LINES) {
+        let last = || kept.lines.iter().rev().filter(|line| !line.stdout);
+        // Below a long trace of calls, the line that says what happened is further up.
+        let telling = last().position(|line| !is_detail(&line.text)).filter(|at| *at >= TAIL_LINES);
+        let shown = telling.map_or(TAIL_LINES, |_| TAIL_LINES - 1);
+        for line in last().take(shown).chain(telling.and_then(|at| last().nth(at))) {
             bytes += line.text.len();
             if bytes > TAIL_BYTES && !tail.is_empty() {
                 break;
@@ -190,6 +197,13 @@ impl StderrRing {
         tail.reverse();
         tail.join("\n")
     }
+}
+
+/// Whether a line of a crash only says where: a frame of a trace, marks below a place, the version of Node.js.
+pub fn is_detail(line: &str) -> bool {
+    line.starts_with([' ', '\t'])
+        || line.starts_with("Node.js v")
+        || !line.chars().any(|char| char.is_alphanumeric())
 }
 
 /// Removes control characters: child output ends up in terminals and in models' contexts.
@@ -270,6 +284,31 @@ mod tests {
         let ring = StderrRing::default();
         ring.push("é".repeat(4000).as_bytes(), false, "t", OutputStream::Stderr);
         assert!(ring.tail().len() <= TAIL_BYTES);
+    }
+
+    #[test]
+    fn a_tail_has_the_line_that_says_what_happened() {
+        let tail = |lines: &[&str]| {
+            let ring = StderrRing::default();
+            lines.iter().for_each(|line| ring.push(line.as_bytes(), false, "t", OutputStream::Stderr));
+            ring.tail()
+        };
+        let node = [
+            "x.js:1",
+            "throw e",
+            "^",
+            "Error: boom",
+            "    at a",
+            "    at b",
+            "    at c",
+            "    at d",
+            "",
+            "Node.js v20",
+        ];
+        assert_eq!(tail(&node), "Error: boom\n    at b\n    at c\n    at d\nNode.js v20");
+        let python = ["Traceback:", "  File a", "    b()", "    ^^^", "  File c", "    d()", "KeyError: 1"];
+        assert_eq!(tail(&python), "    b()\n    ^^^\n  File c\n    d()\nKeyError: 1");
+        assert_eq!(tail(&["  a", "  b", "  c", "  d", "  e", "  f"]), "  b\n  c\n  d\n  e\n  f");
     }
 
     #[test]

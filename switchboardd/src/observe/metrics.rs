@@ -311,7 +311,9 @@ impl Metrics {
                 refused,
                 // A child's error message is for its host only and may contain anything, so it is not stored.
                 message: message.unwrap_or_else(|| match kind {
-                    outcome::TOOL_ERROR => "the tool's result says `isError`".to_owned(),
+                    outcome::TOOL_ERROR => {
+                        "the tool reported an error (`isError`); answers are not recorded".to_owned()
+                    }
                     _ => "the server answered with an error of its own".to_owned(),
                 }),
             });

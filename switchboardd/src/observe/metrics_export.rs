@@ -44,7 +44,7 @@ pub struct Gauges {
     /// Bytes by child name.
     pub memory: BTreeMap<Arc<str>, u64>,
     pub sessions: [(EntryPoint, usize); 2],
-    /// Definitions that wait for the user's consent.
+    /// Definitions that wait for your approval.
     pub pending: usize,
     /// Messages dropped in open sessions.
     pub mail_dropped: u64,
@@ -95,7 +95,7 @@ fn operations(sink: &mut impl MetricSink, metrics: &Metrics) {
     };
     family(
         "mcp_server_operation_duration_seconds",
-        "How long requests of hosts took, from their arrival to their answer.",
+        "How long requests of editors took, from their arrival to their answer.",
         |what| matches!(what, OperationKind::HostRequest { .. }),
     );
     family(
@@ -103,11 +103,9 @@ fn operations(sink: &mut impl MetricSink, metrics: &Metrics) {
         "How long requests to servers took, from being written to their answer.",
         |what| matches!(what, OperationKind::ChildRequest { .. }),
     );
-    family(
-        "mcp_server_session_duration_seconds",
-        "How long sessions of hosts lasted that have ended.",
-        |what| matches!(what, OperationKind::Session { .. }),
-    );
+    family("mcp_server_session_duration_seconds", "How long ended sessions of editors lasted.", |what| {
+        matches!(what, OperationKind::Session { .. })
+    });
     family("mcp_client_session_duration_seconds", "How long servers ran that have ended.", |what| {
         matches!(what, OperationKind::ChildLifetime { .. })
     });
@@ -140,11 +138,7 @@ fn suites(sink: &mut impl MetricSink, metrics: &Metrics) {
     for (suite, (in_flight, _)) in &all {
         sink.sample(&[("suite", suite)], *in_flight as f64);
     }
-    sink.family(
-        "switchboard_introspections",
-        MetricType::Counter,
-        "Times that somebody asked what a suite can do.",
-    );
+    sink.family("switchboard_introspections", MetricType::Counter, "Requests for what a suite can do.");
     for (suite, (_, introspections)) in &all {
         sink.sample(&[("suite", suite)], *introspections as f64);
     }
@@ -158,8 +152,8 @@ fn children(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
         }
     };
     gauge("switchboard_child_up", "1 if a server of this name runs.", |count| usize::from(count.alive > 0));
-    gauge("switchboard_pool_size", "Children of this name that run.", |count| count.alive);
-    gauge("switchboard_pool_idle", "Children of this name that nobody uses.", |count| count.idle);
+    gauge("switchboard_pool_size", "Running servers of this name.", |count| count.alive);
+    gauge("switchboard_pool_idle", "Idle servers of this name.", |count| count.idle);
     gauge("switchboard_queue_depth", "Callers that wait for a server of this name.", |count| count.waiting);
     sink.family(
         "switchboard_child_memory_bytes",
@@ -170,7 +164,7 @@ fn children(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
         sink.sample(&[("child", child)], *bytes as f64);
     }
     let counted = metrics.by_child();
-    sink.family("switchboard_child_starts", MetricType::Counter, "Children that were started, and what for.");
+    sink.family("switchboard_child_starts", MetricType::Counter, "Servers that were started, and why.");
     for (child, counts) in &counted {
         for (reason, count) in StartReason::ALL.iter().zip(counts.starts) {
             sink.sample(&[("child", child), ("reason", reason.as_str())], count as f64);
@@ -205,7 +199,7 @@ fn children(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
 }
 
 fn daemon(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
-    sink.family("switchboard_sessions", MetricType::Gauge, "Sessions of hosts that are open.");
+    sink.family("switchboard_sessions", MetricType::Gauge, "Open sessions of editors.");
     for (via, count) in now.sessions {
         sink.sample(&[("face", via.as_str())], count as f64);
     }
@@ -215,15 +209,11 @@ fn daemon(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
     sink.sample(&[("result", "failed")], failed as f64);
     if let Some(spans) = metrics.spans() {
         let (sent, dropped) = spans.counts();
-        sink.family("switchboard_spans", MetricType::Counter, "Spans that a collector took, or nobody.");
+        sink.family("switchboard_spans", MetricType::Counter, "Spans by whether a collector took them.");
         sink.sample(&[("result", "sent")], sent as f64);
         sink.sample(&[("result", "dropped")], dropped as f64);
     }
-    sink.family(
-        "switchboard_trust_pending",
-        MetricType::Gauge,
-        "Definitions that wait for the user's consent.",
-    );
+    sink.family("switchboard_trust_pending", MetricType::Gauge, "Definitions that wait for your approval.");
     sink.sample(&[], now.pending as f64);
 }
 
@@ -238,14 +228,9 @@ fn process(sink: &mut impl MetricSink, now: &Gauges) {
     };
     let whole = |value: Option<u64>| value.map(|value| value as f64);
     one("process_cpu_seconds", MetricType::Counter, "Processor time, user and system.", own.cpu_seconds);
-    one("process_resident_memory_bytes", MetricType::Gauge, "Memory that it takes.", whole(now.own));
-    one(
-        "process_virtual_memory_bytes",
-        MetricType::Gauge,
-        "Memory that it could take.",
-        whole(own.virtual_memory),
-    );
-    one("process_open_fds", MetricType::Gauge, "Files that it has open.", whole(own.open_files));
-    one("process_max_fds", MetricType::Gauge, "Files that it may have open.", whole(own.most_files));
+    one("process_resident_memory_bytes", MetricType::Gauge, "Memory in use.", whole(now.own));
+    one("process_virtual_memory_bytes", MetricType::Gauge, "Virtual memory.", whole(own.virtual_memory));
+    one("process_open_fds", MetricType::Gauge, "Open files.", whole(own.open_files));
+    one("process_max_fds", MetricType::Gauge, "Limit of open files.", whole(own.most_files));
     one("process_start_time_seconds", MetricType::Gauge, "When it started, since the epoch.", own.start_time);
 }

@@ -151,6 +151,11 @@ impl Failure {
         }
     }
 
+    /// Whether only a session of a project can use the server.
+    pub fn needs_project(&self) -> bool {
+        matches!(self, Self::Unavailable { error: PoolError::NoWorkspace, .. })
+    }
+
     /// A stable identifier for programs.
     pub fn kind(&self) -> FailureKind {
         match self {

@@ -40,6 +40,9 @@ const MAX_ANSWER: u64 = 8 * 1024 * 1024;
 /// The only variables that the login shell is given; the rest comes from its rc files.
 const SHELL_VARIABLES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 
+/// The `SHELL` of the host whose shim started the daemon.
+const HOSTS_SHELL: &str = "SWITCHBOARD_SHELL";
+
 /// Encloses the environment in the shell's output, since rc files may print other text.
 const OUTPUT_MARKER: &str = "__switchboard_environment__";
 
@@ -288,12 +291,15 @@ impl ShellEnvironment {
 
 /// `None` if the shell does not answer. Without a login shell, the daemon's own environment is the answer.
 async fn capture() -> Option<ShellEnvironment> {
-    let named = std::env::var("SHELL").ok().filter(|shell| shell.starts_with('/'));
-    let shell = match named {
+    let named = |variable: &str| std::env::var(variable).ok().filter(|shell| shell.starts_with('/'));
+    let shell = match named("SHELL") {
         Some(named) => Some(named),
         None => run_blocking(passwd_shell).await,
     };
-    let Some(shell) = shell else { return Some(ShellEnvironment::without_shell()) };
+    // `/etc/passwd` has no user of a directory service, and none of a container that runs with any uid.
+    let Some(shell) = shell.or_else(|| named(HOSTS_SHELL)) else {
+        return Some(ShellEnvironment::without_shell());
+    };
     let all: BTreeMap<String, String> = ask(&shell).await?.into_iter().collect();
     Some(ShellEnvironment { variables: ChildEnvironment::from_all(all.clone()), all })
 }

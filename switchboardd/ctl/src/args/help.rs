@@ -19,7 +19,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("Use them", &["introspect", "call", "calls", "logs", "savings"]),
-    ("Daemon and hosts", &["start", "stop", "restart", "reload", "service", "undo", "uninstall", "socket"]),
+    ("Daemon and editors", &["start", "stop", "restart", "reload", "service", "undo", "uninstall", "socket"]),
     ("Shell", &["completions", "man", "help"]),
 ];
 
@@ -31,7 +31,7 @@ pub fn parse() -> Args {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|error| {
         let why = match error.kind() {
-            ErrorKind::UnknownArgument => added_url(),
+            ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => added_url(),
             ErrorKind::InvalidSubcommand => elsewhere(&error),
             _ => None,
         };
@@ -55,7 +55,8 @@ fn added_url() -> Option<String> {
     let at = words.iter().position(|word| word == "add")?;
     let is_url = |word: &&String| word.starts_with("https://") || word.starts_with("http://");
     let url = words[at + 1..].iter().find(is_url).filter(|_| !words.iter().any(|word| word == "--url"))?;
-    let name = words[at + 1..].iter().find(|word| !word.starts_with('-') && *word != url)?;
+    let name = words[at + 1..].iter().find(|word| !word.starts_with('-') && *word != url);
+    let name = name.map_or("NAME", String::as_str);
     Some(format!("a URL is given with `--url`: `switchboard add {name} --url {url}`"))
 }
 
@@ -118,9 +119,9 @@ pub fn daemon_command() -> Command {
     let flags: Vec<Arg> = whole.get_arguments().filter(of_daemon).cloned().collect();
     Command::new("switchboardd")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Serves one warm set of MCP servers to every editor, in the foreground")
+        .about("Serves your MCP servers to all your editors, in the foreground")
         .long_about(
-            "Serves one warm set of MCP servers to every editor, in the foreground. Usually nobody starts it by hand: the first \
+            "Serves your MCP servers to all your editors, in the foreground. You rarely start it yourself: the first \
              `switchboard` that an editor starts does, or systemd. It takes the commands of switchboard(1), too.",
         )
         .args(flags)
@@ -130,7 +131,7 @@ fn template(command: &Command) -> String {
     let mut text = String::from("{before-help}{about-with-newline}\n");
     text.push_str(&format!("{HEADING}Usage:{HEADING:#}\n"));
     let usages = [
-        ("switchboard COMMAND", "one of these"),
+        ("switchboard COMMAND", "one of the commands below"),
         (
             "switchboard [--workspace DIR] [--child NAME] [--no-start] [--socket PATH] [--config FILE]",
             "the stdio shim: what an editor starts",

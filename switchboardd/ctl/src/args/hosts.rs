@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub struct Setup {
     #[command(flatten)]
     pub which: HostSelection,
-    /// The shim that editors are to start, as an absolute path [default: the installed one]
+    /// The absolute path of the shim that editors start [default: the installed one]
     #[arg(long, value_name = "PATH")]
     pub shim: Option<PathBuf>,
 }
@@ -21,13 +21,13 @@ pub struct Undo {
 pub struct Import {
     #[command(flatten)]
     pub which: HostSelection,
-    /// Also take what was imported out of the files of editors: shows each change and asks; `undo` puts it back
+    /// Also remove what was imported from your editors' files: shows each change and asks; `undo` puts it back
     #[arg(long)]
     pub remove: bool,
-    /// These servers and no others, by the names that they have in your editors
+    /// Only these servers, by the names that they have in your editors
     #[arg(long, value_name = "SERVER,…", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Start none of them now. Without this, each is started once, and what it offers is known when a host asks
+    /// Don't start them now. Otherwise each is started once, so that its tools are known
     #[arg(long)]
     pub no_start: bool,
 }
@@ -35,7 +35,7 @@ pub struct Import {
 /// Which hosts, and how sure somebody is.
 #[derive(Debug, Clone, clap::Args)]
 pub struct HostSelection {
-    /// These and no others, by name or its beginning: claude-code, claude-desktop, cursor, vscode, copilot-cli, zed,
+    /// Only these editors, by name or its beginning: claude-code, claude-desktop, cursor, vscode, copilot-cli, zed,
     /// windsurf, codex, gemini, qwen, cline, roo, continue, opencode, junie, visual-studio, jetbrains [default: all that
     /// are found]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]

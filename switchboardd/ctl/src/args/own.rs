@@ -21,16 +21,16 @@ pub struct Add {
     /// The directory it runs in [default: that of its definition]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Reach it by this URL instead of starting it
+    /// The URL of a remote server, instead of a command
     #[arg(long, conflicts_with_all = ["command", "env", "env_file", "cwd"])]
     pub url: Option<String>,
     /// A header for the URL, as NAME: VALUE
     #[arg(long, value_name = "NAME: VALUE", requires = "url")]
     pub header: Vec<String>,
-    /// Do not start it now. Without this, it is started once, and what it offers is known when a host asks
+    /// Don't start it now. Otherwise it is started once, so that its tools are known
     #[arg(long)]
     pub no_start: bool,
-    /// Take the place of a server with this name
+    /// Replace a server of this name
     #[arg(long)]
     pub force: bool,
     /// What to run
@@ -50,10 +50,10 @@ pub struct CallsQuery {
     /// Only calls of this suite, or its server
     #[arg(long, value_name = "SUITE")]
     pub suite: Option<String>,
-    /// Only calls of this host: its name, or a part of it
+    /// Only calls of this editor: its name, or a part of it
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// So many of the last calls [default: 50, or all with --since]
+    /// How many of the last calls [default: 50, or all with --since]
     #[arg(short = 'n', long, value_name = "N")]
     pub lines: Option<usize>,
 }
@@ -62,8 +62,8 @@ pub struct CallsQuery {
 pub enum Secret {
     /// Store a value, typed at a prompt or read from standard input
     ///
-    /// It goes into the keyring of the system (Secret Service on Linux, Keychain on macOS) or, where none
-    /// answers, into a file that only you can read. `${NAME}` in a server's definition stands for it.
+    /// It is stored in the system's keyring (Secret Service on Linux, Keychain on macOS) or, if there is none, in a file
+    /// that only you can read. `${NAME}` in a server's definition stands for it.
     #[command(after_help = "Examples:\n  switchboard secret set GITHUB_TOKEN\n  \
                             pass show github | switchboard secret set GITHUB_TOKEN")]
     Set {

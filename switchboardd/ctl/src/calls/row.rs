@@ -5,9 +5,13 @@ use switchboard_wire::visible::Printable;
 use switchboardd::{CallRecord, RecordEntry};
 
 use crate::local_time::local;
-use crate::output::{Paint, Tone, columns_of, tilde};
+use crate::output::{Paint, Tone, columns_of, tilde, width};
 
-const HEADING: [&str; 7] = ["WHEN", "HOST", "WORKSPACE", "SERVER", "TOOL", "TOOK", "OUTCOME"];
+const HEADING: [&str; 7] = ["WHEN", "EDITOR", "PROJECT", "SERVER", "TOOL", "TOOK", "OUTCOME"];
+const PROJECT: usize = 2;
+/// A narrower terminal has no room for the project and the year.
+const WIDE: usize = 100;
+const YEAR: &str = "2026-";
 /// A longer word moves the columns of its own line only.
 const MAX_WIDTH: usize = 32;
 
@@ -15,11 +19,12 @@ const MAX_WIDTH: usize = 32;
 pub(super) struct Columns {
     widths: [usize; 7],
     paint: Paint,
+    is_narrow: bool,
 }
 
 impl Default for Columns {
     fn default() -> Self {
-        Self { widths: HEADING.map(columns_of), paint: Paint::for_stdout() }
+        Self { widths: HEADING.map(columns_of), paint: Paint::for_stdout(), is_narrow: width() < WIDE }
     }
 }
 
@@ -27,7 +32,7 @@ impl Columns {
     /// Makes room for this line.
     pub(super) fn widen(&mut self, entry: &RecordEntry<'_>) {
         if let RecordEntry::Call(call) = entry {
-            for (width, word) in self.widths.iter_mut().zip(words(call)) {
+            for (width, word) in self.widths.iter_mut().zip(words(call, self.is_narrow)) {
                 *width = (*width).max(columns_of(&word).min(MAX_WIDTH));
             }
         }
@@ -43,7 +48,7 @@ impl Columns {
                 self.widen(entry);
                 let last = tone(&call.outcome);
                 let mut at = 0;
-                let cells = words(call).map(|word| {
+                let cells = words(call, self.is_narrow).map(|word| {
                     at += 1;
                     (if at == HEADING.len() { last } else { Tone::Plain }, Printable::line(word))
                 });
@@ -57,7 +62,10 @@ impl Columns {
 
     fn aligned(&self, cells: &[(Tone, Printable); 7]) -> Printable {
         let mut line = printable!(" ");
-        for ((tone, text), width) in cells.iter().zip(self.widths) {
+        for (at, ((tone, text), width)) in cells.iter().zip(self.widths).enumerate() {
+            if self.is_narrow && at == PROJECT {
+                continue;
+            }
             let pad = width.saturating_sub(columns_of(text.as_str()));
             line = printable!("{line} {}{:pad$} ", self.paint.on(*tone, text), "");
         }
@@ -66,7 +74,7 @@ impl Columns {
 }
 
 /// What stands in each column, without hidden characters.
-fn words(call: &CallRecord<'_>) -> [String; 7] {
+fn words(call: &CallRecord<'_>, is_narrow: bool) -> [String; 7] {
     let or_none = |text: Option<&str>| text.unwrap_or("-").to_owned();
     let tool = match (&call.tool, &*call.what) {
         (Some(tool), "call") => tool.to_string(),
@@ -74,7 +82,7 @@ fn words(call: &CallRecord<'_>) -> [String; 7] {
         (_, what) => format!("({what})"),
     };
     [
-        when(call.at),
+        when(call.at).split_off(if is_narrow { YEAR.len() } else { 0 }),
         or_none(call.host.as_deref()),
         call.workspace.as_deref().map_or_else(|| "-".to_owned(), tilde),
         or_none(call.server.as_deref().or(call.suite.as_deref())),
@@ -140,14 +148,17 @@ mod tests {
         let shown = columns.line(&RecordEntry::parse(line).unwrap());
         assert_eq!(
             shown.as_str(),
-            format!(
-                "  {when}  Claude\\u{{1b}} Code  -          gh      search  1.5 s  refused (not_allowed)"
-            )
+            format!("  {when}  Claude\\u{{1b}} Code  -        gh      search  1.5 s  refused (not_allowed)")
         );
         let read = line.replace("\"call\"", "\"resources/read\"").replace("\"search\"", "null");
         assert!(columns.line(&RecordEntry::parse(&read).unwrap()).as_str().contains("(resources/read)"));
         let lost = columns.line(&RecordEntry::parse(r#"{"at":1794787200123,"lost":2}"#).unwrap());
         assert_eq!(lost.as_str(), format!("  {when}  2 calls could not be recorded"));
+        let mut narrow = Columns { is_narrow: true, ..Columns::default() };
+        let shown = narrow.line(&RecordEntry::parse(line).unwrap());
+        let expected =
+            format!("  {}  Claude\\u{{1b}} Code  gh      search  1.5 s  refused (not_allowed)", &when[5..]);
+        assert_eq!(shown.as_str(), expected);
         for (ms, shown) in [
             (0.421, "0.42 ms"),
             (9.96, "10.0 ms"),

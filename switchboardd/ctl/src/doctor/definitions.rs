@@ -101,10 +101,10 @@ async fn one(
     };
     // Nothing of a held server runs, and `switchboard allow` will show the rest.
     if *trust_status == TrustStatus::Held {
-        let what = format!("server `{name}` is held: nobody has allowed it");
+        let what = format!("server `{name}` is held: you have not allowed it");
         let finding = Finding::warning("held", what, format!("switchboard allow {word}"));
         return vec![finding.with_fold(
-            "servers are held, nobody has allowed them",
+            "servers are held, you have not allowed them",
             name,
             "switchboard allow",
         )];
@@ -120,7 +120,7 @@ async fn one(
         if let Err(why) = local.resolver.find_program(launch).await {
             let what = format!("server `{name}` cannot be started: {why}");
             let program = launch.program_name();
-            findings.push(Finding::error("program", what, install(&program)));
+            findings.push(Finding::error("program", what, install(&program)).with_server(name));
         }
         if let Some((package, _)) = package_of(&Launch::Process(launch.clone())) {
             let now = version.map_or(String::new(), |version| format!(" ({version} runs now)"));

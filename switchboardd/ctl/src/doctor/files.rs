@@ -75,7 +75,7 @@ fn closed(path: &Path, mode: u32) -> Option<Finding> {
         return Some(Finding::error("modes", what, format!("rm {word}")));
     }
     if meta.uid() != rustix::process::geteuid().as_raw() {
-        let what = format!("{} belongs to somebody else (uid {})", shown(path), meta.uid());
+        let what = format!("{} belongs to another user (uid {})", shown(path), meta.uid());
         return Some(Finding::error("modes", what, format!("sudo chown -R \"$USER\" {word}")));
     }
     if meta.mode() & 0o077 & !mode == 0 {
@@ -105,17 +105,20 @@ fn writable(state: &Path) -> Option<Finding> {
 }
 
 pub(super) fn config(file: &Path, state: &Path) -> Vec<Finding> {
-    let problems = LastGood::new(state).usable(file, ConfigOwner::Personal).problems;
-    if problems.is_empty() {
+    let mut problems = LastGood::new(state).usable(file, ConfigOwner::Personal).problems;
+    // The last one says what is used in place of the file.
+    let Some(used) = problems.pop() else {
         let fine = format!("{} is fine", shown(file));
         let none = "no config file: the defaults are used".to_owned();
         return vec![Finding::fine("config", if file.exists() { fine } else { none })];
-    }
-    let finding = |problem: &Problem| {
-        let check = format!("switchboard check {}", shell_word(&problem.file));
-        Finding::error("config", problem.to_string(), check)
     };
-    problems.iter().map(finding).collect()
+    let last = problems.len().saturating_sub(1);
+    let finding = |(at, problem): (usize, &Problem)| {
+        let check = format!("switchboard check {}", shell_word(&problem.file));
+        let note = if at == last { format!("\n{}", used.message) } else { String::new() };
+        Finding::error("config", format!("{problem}{note}"), check)
+    };
+    problems.iter().enumerate().map(finding).collect()
 }
 
 /// Settings for unknown servers, each with its file. Only a warning: the server may be defined later.

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use switchboard_hosts::Host;
 use switchboard_hosts::machine::Machine;
-use switchboard_hosts::survey::{HostFileState, survey};
+use switchboard_hosts::survey::{HostFileState, HostServer, survey};
 
 use super::Finding;
 use crate::output::tilde;
@@ -12,13 +13,13 @@ use crate::shell_word::shell_word;
 pub(super) fn check(home: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     for surveyed in survey(&Machine::here(home)) {
-        let name = surveyed.host.id;
+        let host = surveyed.host;
         for file in &surveyed.files {
             match &file.state {
-                Ok(state) => findings.extend(of_file(name, &file.path, state)),
+                Ok(state) => findings.extend(of_file(host, &file.path, state)),
                 Err(problem) => {
                     let fix = format!("switchboard check {}", shell_word(&file.path));
-                    findings.push(Finding::warning("host", format!("{name}: {problem}"), fix));
+                    findings.push(Finding::warning("host", format!("{}: {problem}", host.name), fix));
                 }
             }
         }
@@ -26,14 +27,16 @@ pub(super) fn check(home: &Path) -> Vec<Finding> {
     findings
 }
 
-fn of_file(host: &str, path: &Path, state: &HostFileState) -> Vec<Finding> {
+fn of_file(host: &Host, path: &Path, state: &HostFileState) -> Vec<Finding> {
     let mut findings = Vec::new();
     let shown = tilde(&path.display().to_string());
-    let own: Vec<&str> =
-        state.servers.iter().filter(|server| !server.is_off).map(|server| server.name.as_str()).collect();
+    let Host { id, name: host, .. } = host;
+    // One without a program and without a URL starts nothing.
+    let starts = |server: &&HostServer| !server.is_off && !server.command.is_empty();
+    let own: Vec<&str> = state.servers.iter().filter(starts).map(|server| server.name.as_str()).collect();
     if !own.is_empty() {
         let what = format!("{host} still starts {} itself ({shown})", own.join(", "));
-        let fix = format!("switchboard import --host {host} --remove");
+        let fix = format!("switchboard import --host {id} --remove");
         findings.push(Finding::warning("host", what, fix).with_fold(
             "editors still start servers themselves",
             format!("{host} ({})", own.join(", ")),
@@ -43,13 +46,13 @@ fn of_file(host: &str, path: &Path, state: &HostFileState) -> Vec<Finding> {
     match &state.switchboard {
         Some(there) if !there.exists => {
             let what = format!("{host} starts {}, which is not there ({shown})", there.command.display());
-            findings.push(Finding::error("host", what, format!("switchboard setup --host {host}")));
+            findings.push(Finding::error("host", what, format!("switchboard setup --host {id}")));
         }
         Some(_) => {}
         None if !own.is_empty() => {
             let what = format!("{host} does not start Switchboard ({shown})");
-            let finding = Finding::warning("host", what, format!("switchboard setup --host {host}"));
-            findings.push(finding.with_fold("editors do not start Switchboard", host, "switchboard setup"));
+            let finding = Finding::warning("host", what, format!("switchboard setup --host {id}"));
+            findings.push(finding.with_fold("editors do not start Switchboard", *host, "switchboard setup"));
         }
         None => {}
     }

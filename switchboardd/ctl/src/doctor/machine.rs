@@ -79,7 +79,7 @@ pub(super) async fn path(local: &LocalConfig) -> Vec<Finding> {
             None => {
                 let folder = ours.parent().unwrap_or(Path::new("/"));
                 let what = format!(
-                    "`{name}` is not on your login shell's PATH; hosts need its whole path, {}",
+                    "`{name}` is not on your login shell's PATH; editors need its whole path, {}",
                     ours.display()
                 );
                 let fix = format!("echo 'export PATH=\"$PATH\":{}' >> ~/.profile", shell_word(folder));

@@ -13,6 +13,7 @@ use switchboard_wire::visible::visible;
 use super::Finding;
 use super::repair::Repair;
 use crate::ask::AskError;
+use crate::brief::brief;
 use crate::output::tilde;
 use crate::shell_word::shell_word;
 use switchboardd::child::StaleRuns;
@@ -152,8 +153,8 @@ pub(super) fn record(status: Option<&Value>) -> Option<Finding> {
     Some(Finding::warning("record", format!("calls are not recorded: {why}"), fix))
 }
 
-/// Servers that do not work, as the daemon sees them.
-pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
+/// Servers that do not work, as the daemon sees them; without `known`, which are reported already.
+pub(super) fn suites(status: Option<&Value>, known: &[&str]) -> Vec<Finding> {
     let Some(status) = status else { return Vec::new() };
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let workspaces = list(&status["workspaces"]);
@@ -163,7 +164,10 @@ pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
         let plain = suite["child"].as_str().unwrap_or("-");
         let (name, word) = (visible(plain), shell_word(plain));
         if matches!(suite["state"].as_str(), Some("failed" | "resting")) {
-            let why = suite["lastError"].as_str().unwrap_or("failed");
+            if known.contains(&plain) {
+                return None;
+            }
+            let why = brief(suite["lastError"].as_str().unwrap_or("failed"));
             let fix = format!("switchboard logs {word}; switchboard restart {word}");
             return Some(Finding::error("server", format!("server `{name}` {why}"), fix));
         }

@@ -112,12 +112,14 @@ impl Config {
     /// The message that says what is used while the file has a mistake.
     pub fn in_place_of_the_file(&self, file: &Path) -> Problem {
         match self.basis {
-            ConfigSource::Partial => {
-                Problem::of(self.to_fix(), "what can be understood of it is used until it is fixed")
-            }
-            ConfigSource::Whole | ConfigSource::LastGood => {
-                Problem::of(file, "the last version of it without a mistake is used until it is fixed")
-            }
+            ConfigSource::Partial => Problem::of(
+                self.to_fix(),
+                "until this is fixed, the part of the file that can be understood is used",
+            ),
+            ConfigSource::Whole | ConfigSource::LastGood => Problem::of(
+                file,
+                "until this is fixed, the last version of the file without a mistake is used",
+            ),
         }
     }
 }

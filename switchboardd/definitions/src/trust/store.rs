@@ -24,9 +24,7 @@ pub struct TrustStore {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TrustStoreError {
-    #[error(
-        "`{file}` is damaged, so everything from workspaces is held ({why}); move it away to start again"
-    )]
+    #[error("`{file}` is damaged, so every server of a project is held ({why}); move it away to start again")]
     Damaged { file: String, why: String },
     #[error("`{file}`: {error}")]
     Io { file: String, error: io::Error },

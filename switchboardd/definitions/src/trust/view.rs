@@ -427,7 +427,7 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!shown(&after, Some(&after)).contains("changed   "));
-        assert!(text.contains("its program is a file of the workspace"), "{text}");
+        assert!(text.contains("its program is a file of the project"), "{text}");
     }
 
     #[test]

@@ -56,6 +56,9 @@ const CODE_LOADING_VARIABLES: [&str; 22] = [
 const CODE_LOADING_PREFIXES: [&str; 7] =
     ["LD_", "DYLD_", "GIT_", "NPM_CONFIG_", "npm_config_", "PIP_", "UV_"];
 
+/// Means nothing for a server of the user's own, whose project is any.
+pub const DIRECTORY_OUTSIDE: &str = "its directory is outside of the project";
+
 /// Warnings for the user. `program`: the program that was found; `root`: the workspace.
 pub(super) fn warnings(launch: &Launch, program: Option<&Path>, root: &Path) -> Vec<String> {
     match launch {
@@ -120,17 +123,17 @@ fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<Str
     let is_named = launch.cmd.to_string().contains('/') && command.starts_with(root);
     if is_named || found.is_some_and(|found| found.starts_with(root)) {
         warnings.push(
-            "its program is a file of the workspace: its content may change without asking you".to_owned(),
+            "its program is a file of the project: its content may change without asking you".to_owned(),
         );
     }
     if !cwd.starts_with(root) {
-        warnings.push("its directory is outside of the workspace".to_owned());
+        warnings.push(DIRECTORY_OUTSIDE.to_owned());
     }
     if let Some(file) = container_id_file(&argv)
         && (file.contains("${") || !lexical(&cwd.join(file)).starts_with(root))
     {
         warnings
-            .push("`--cidfile` names a file outside of the workspace, which its container writes".to_owned());
+            .push("`--cidfile` names a file outside of the project, which its container writes".to_owned());
     }
     warnings.extend(secrets_in_arguments(launch));
     let env = launch
@@ -309,8 +312,8 @@ mod tests {
         check(&["x"], &["DYLD_INSERT_LIBRARIES"], "`DYLD_INSERT_LIBRARIES`");
         check(&["x"], &["NODE_OPTIONS"], "`NODE_OPTIONS`");
         check(&["x"], &["GIT_CONFIG_GLOBAL"], "`GIT_CONFIG_GLOBAL`");
-        check(&["./run"], &[], "a file of the workspace");
-        check(&["/v/../w/run"], &[], "a file of the workspace");
+        check(&["./run"], &[], "a file of the project");
+        check(&["/v/../w/run"], &[], "a file of the project");
         check(&["../bin/run"], &[], "");
         check(&["x", "a\u{202e}b"], &[], "cannot be seen");
         check(&["docker", "run", "--privileged", "x"], &[], "full access to this machine");
@@ -350,7 +353,7 @@ mod tests {
         };
         assert_eq!(there("/w/sub/.."), "");
         for out in ["/", "/w/..", "/w/mcps/x/../../..", "/wide"] {
-            assert!(there(out).contains("outside of the workspace"), "{out}");
+            assert!(there(out).contains("outside of the project"), "{out}");
         }
     }
 }

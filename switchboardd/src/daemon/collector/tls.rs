@@ -30,7 +30,7 @@ fn identity(own: &NamedFile, key: &NamedFile) -> Result<Identity, String> {
     pem.push(b'\n');
     pem.extend(read(key)?);
     Identity::from_pem(&pem).map_err(|_| {
-        unfit(own, &format!("it and `{}` are no certificate and key in PEM", key.path.display()))
+        unfit(own, &format!("it and `{}` are not a certificate and a key in PEM", key.path.display()))
     })
 }
 

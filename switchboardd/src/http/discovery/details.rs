@@ -31,7 +31,7 @@ pub(in crate::http) async fn details(
         return Err(HttpError::NoToken);
     }
     let workspace = loaded_workspace(&daemon, &uri)
-        .ok_or_else(|| HttpError::NotFound("no editor is connected from this workspace".to_owned()))?;
+        .ok_or_else(|| HttpError::NotFound("no editor is connected from this project".to_owned()))?;
     let catalog = workspace.catalog();
     Ok(json_response(StatusCode::OK, describe(named(&catalog, &name)?).to_string()))
 }

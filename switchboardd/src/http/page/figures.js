@@ -64,3 +64,7 @@ export function problems(status) {
   const theirs = (status.workspaces ?? []).filter(Boolean).flatMap((workspace) => workspace.problems ?? []);
   return [...new Set([...(status.problems ?? []), ...theirs])];
 }
+
+/** The open sessions. Those of commands that have ended stay for some seconds. */
+export const editors = (status) =>
+  (status.sessions ?? []).filter(({ client, inFlight }) => inFlight > 0 || !["switchboard call", "switchboard start"].includes(client));

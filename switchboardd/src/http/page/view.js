@@ -72,7 +72,7 @@ function overview(status, suites, whole) {
   show(by("overview"), whole);
   if (!whole) return;
   const running = suites.flatMap(figures.processes);
-  const sessions = status.sessions ?? [];
+  const sessions = figures.editors(status);
   const calls = figures.calls(status);
   const ready = suites.filter((suite) => suite.state === "ready").length;
   const bad = troubled(suites).length;
@@ -126,7 +126,7 @@ function attention(status, suites, whole) {
   const items = [];
   if (whole) {
     for (const problem of figures.problems(status)) {
-      const [, file, why] = /^(\S+:\d+:\d+): ([^]*)$/.exec(problem) ?? [null, "a file", problem];
+      const [, file, why] = /^(\/\S+?(?::\d+:\d+)?): ([^]*)$/.exec(problem) ?? [null, "a file", problem];
       items.push({ key: `problem ${problem}`, state: "misconfigured", what: file, why });
     }
     const next = status.restartPending;
@@ -144,7 +144,8 @@ function attention(status, suites, whole) {
       } else if (["failed", "resting"].includes(suite.state)) {
         items.push({ ...item, why: suite.lastError, type: `switchboard ${where}logs ${name}` });
       } else if (["misconfigured", "held"].includes(suite.state)) {
-        items.push({ ...item, why: suite.lastError, type: `switchboard ${where}explain ${name}` });
+        const fix = /`(switchboard secret set [^`]+)`/.exec(suite.lastError ?? "")?.[1];
+        items.push({ ...item, why: suite.lastError, type: fix ?? `switchboard ${where}explain ${name}` });
       }
     }
   }
@@ -170,7 +171,7 @@ function attention(status, suites, whole) {
 function sessions(status, whole) {
   show(by("sessions"), whole);
   if (!whole) return;
-  const list = [...(status.sessions ?? [])].sort((a, b) => b.ageMs - a.ageMs);
+  const list = figures.editors(status).sort((a, b) => b.ageMs - a.ageMs);
   say(by("sessions-title"), `Connected editors (${count(list.length)})`);
   show(by("session-table"), list.length > 0);
   show(by("session-none"), list.length === 0);

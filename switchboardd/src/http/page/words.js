@@ -76,7 +76,7 @@ const KINDS = {
   no_such_child: "no such server",
   no_such_resource: "no such resource",
   no_workspace: "it needs a project, and this editor has none open",
-  not_confirmed: "nobody confirmed it",
+  not_confirmed: "not confirmed",
   not_allowed: "not exposed by your configuration",
   redirected: "the server redirects to another place",
   request_state: "the question is no longer open",

@@ -33,7 +33,7 @@ impl Attempt {
         params["elicitationId"] = id.clone().into();
         let request = json!({ "jsonrpc": "2.0", "id": 0, "method": methods::ELICITATION, "params": params });
         let (tell, told) = oneshot::channel();
-        let asked = put(caller, &request.to_string(), tell).ok_or("its host could not be asked")?;
+        let asked = put(caller, &request.to_string(), tell).ok_or("the editor could not be asked")?;
         let open = OpenInvitation { caller, id: asked };
         tokio::select! {
             done = self.wait_done() => done?,

@@ -159,7 +159,9 @@ impl<V: Fn(&str) -> Option<String>> SettingsReader<'_, V> {
             Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let Some(url) = url else {
             // The value may contain a password, so it is not shown.
-            self.warn(format!("`{name}` is no `http://` or `https://` address, so nothing is sent there"));
+            self.warn(format!(
+                "`{name}` is not an `http://` or `https://` address, so nothing is sent there"
+            ));
             return None;
         };
         let timeout = match self.own_or_all(kind, "TIMEOUT") {

@@ -147,7 +147,7 @@ pub(super) fn strictest(config: &mut Config, key: &str, place: &str) {
 }
 
 pub(super) fn misplaced_reason(place: &str) -> String {
-    format!("what is set for it at {place} cannot be understood, and may be meant to hide some of its tools")
+    format!("what is set for it at {place} cannot be understood, and may hide some of its tools")
 }
 
 pub(super) fn closed() -> Http {

@@ -18,7 +18,7 @@ pub(super) fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
     let client_id_url = fields.get("clientIdUrl").and_then(|node| {
         let url = node.text()?;
         if !is_document(&url) {
-            node.complain(format!("`{url}` is no `https://` URL of a document"));
+            node.complain(format!("`{url}` is not the `https://` URL of a document"));
             return None;
         }
         Some(url)
