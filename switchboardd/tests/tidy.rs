@@ -80,7 +80,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("similar", &["ctl/src"]),
     ("strsim", &["definitions/src/document/nearest.rs"]),
     ("tiktoken", &["ctl/src/tokens.rs"]),
-    ("toml_edit", &["hosts/src/toml"]),
+    ("toml_edit", &["definitions/src/document/toml.rs", "hosts/src/toml"]),
     ("tower", &["src/http"]),
     ("tracing_subscriber", &["src/system/logging"]),
     ("unicode_segmentation", &["src/suite"]),
