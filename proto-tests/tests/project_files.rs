@@ -545,6 +545,7 @@ fn servers_of_one_project_stay_that_projects_after_import() {
     let daemon = home.daemon();
     let told = said(&home, &["import", "--remove", "--yes"]);
     assert!(told.contains(&format!("it is shown in {} only (`workspaces`)", one.path().display())), "{told}");
+    assert!(told.contains(&format!("it is shown in {}, too", two.path().display())), "{told}");
     let config = fs::read_to_string(home.config_folder().join("switchboard.config.json")).unwrap();
     let config: Value = serde_json::from_str(&config).unwrap();
     let folders = |name: &str| config["suites"][name]["workspaces"].clone();

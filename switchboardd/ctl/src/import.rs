@@ -311,6 +311,9 @@ fn consider(
     {
         // What is still missing.
         notes.retain(|note| asked_secret(note).is_some());
+        if let Some(project) = entry.project.as_ref().filter(|_| known.is_limited(name)) {
+            notes.push(format!("it is shown in {}, too (`workspaces`)", project.display()));
+        }
         return Ok(ImportOutcome::Same { name: name.clone(), notes });
     }
     // Neither a definition nor a file has this name, nor a setting that limits it to projects.

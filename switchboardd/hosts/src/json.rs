@@ -115,7 +115,7 @@ pub(super) fn object<'o, 't>(
     })
 }
 
-fn to_value(value: &ast::Value<'_>) -> Value {
+pub(super) fn to_value(value: &ast::Value<'_>) -> Value {
     match value {
         ast::Value::StringLit(text) => Value::String(text.value.to_string()),
         // TOML allows `_` between digits.

@@ -31,6 +31,10 @@ impl KnownServers {
         self.limited.insert(name.to_owned());
     }
 
+    pub(super) fn is_limited(&self, name: &str) -> bool {
+        self.limited.contains(name)
+    }
+
     /// The server that an entry of this launch is a duplicate of. What is for all projects is no duplicate of what is
     /// shown in some.
     pub(super) fn same(&self, launch: &str, is_for_all: bool) -> Option<&String> {
