@@ -38,6 +38,18 @@ fn number(name: &str, default: u64) -> u64 {
 /// Folders in which definitions that are not allowed come and go.
 const PLACES: [&str; 4] = ["a", "b", "c", "link"];
 
+/// Files in which editors keep servers of a project, with the key of the servers.
+const EDITORS_FILES: [(&str, &str); 8] = [
+    (".mcp.json", "mcpServers"),
+    (".cursor/mcp.json", "mcpServers"),
+    (".vscode/mcp.json", "servers"),
+    (".codex/config.toml", "mcp_servers"),
+    (".gemini/settings.json", "mcpServers"),
+    (".zed/settings.json", "context_servers"),
+    ("opencode.json", "mcp"),
+    (".continue/mcpServers/x.json", "mcpServers"),
+];
+
 struct Field<'h> {
     project: &'h Project<'h>,
     /// The file that every forbidden program would write.
@@ -51,15 +63,7 @@ struct Field<'h> {
 impl Field<'_> {
     /// A definition that writes the trace file if any part of it is executed.
     fn bad(&self, name: &str, dice: &mut Dice) -> String {
-        let leave = format!("echo {name} >> {}", self.trace.display());
-        let run = self.project.path().join("run");
-        let entry = match dice.roll(5) {
-            0 => json!({"command": "sh", "args": ["-c", leave]}),
-            1 => json!({"command": "/bin/sh", "args": ["-c", leave], "env": {"N": dice.roll(3).to_string()}}),
-            2 => json!({"command": run, "args": ["x"]}),
-            3 => json!({"command": "../../run", "description": "words"}),
-            _ => json!({"command": "touch", "args": [self.trace], "cwd": "/"}),
-        };
+        let entry = self.bad_entry(name, dice);
         match dice.roll(4) {
             0 => json!({"name": name, "command": {"cmd": entry["command"], "args": entry["args"]}}),
             1 => json!({"servers": {name: entry}}),
@@ -68,6 +72,60 @@ impl Field<'_> {
             _ => json!({"mcpServers": {name: entry}}),
         }
         .to_string()
+    }
+
+    /// Such a definition in a file of an editor.
+    fn bad_file(&self, (file, key): (&str, &str), dice: &mut Dice) -> String {
+        let name = file.trim_start_matches('.').split(['.', '/']).next().unwrap();
+        let name = if dice.roll(4) == 0 { "good" } else { name };
+        let entry = self.bad_entry(name, dice);
+        if file.ends_with(".toml") {
+            let args = entry.get("args").cloned().unwrap_or(json!([]));
+            return format!("[{key}.{name}]\ncommand = {}\nargs = {args}\n", entry["command"]);
+        }
+        json!({key: {name: entry}}).to_string()
+    }
+
+    fn bad_entry(&self, name: &str, dice: &mut Dice) -> Value {
+        let leave = format!("echo {name} >> {}", self.trace.display());
+        let run = self.project.path().join("run");
+        match dice.roll(5) {
+            0 => json!({"command": "sh", "args": ["-c", leave]}),
+            1 => json!({"command": "/bin/sh", "args": ["-c", leave], "env": {"N": dice.roll(3).to_string()}}),
+            2 => json!({"command": run, "args": ["x"]}),
+            3 => json!({"command": "../../run", "description": "words"}),
+            _ => json!({"command": "touch", "args": [self.trace], "cwd": "/"}),
+        }
+    }
+
+    /// Changes one of the files of editors.
+    fn edit_editors_file(&self, dice: &mut Dice) {
+        let known = *dice.pick(&EDITORS_FILES);
+        let file = self.project.path().join(known.0);
+        let text = self.bad_file(known, dice);
+        match dice.roll(6) {
+            0 | 1 => self.put(&file, &text),
+            2 => {
+                let _ = fs::create_dir_all(file.parent().unwrap());
+                let _ = fs::write(&file, &text[..dice.roll(text.len())]);
+            }
+            3 => drop(fs::remove_file(&file)),
+            4 => {
+                let targets = [self.outside.join(".mcp.json"), self.file("a"), self.good_file()];
+                let _ = fs::remove_file(&file);
+                let _ = symlink(dice.pick(&targets), &file);
+            }
+            _ => {
+                // The editor's folder is moved away, or comes back as a link that leads out.
+                let folder = self.project.path().join(".cursor");
+                let _ = fs::rename(&folder, self.project.path().join("gone"));
+                let _ = fs::remove_dir_all(self.project.path().join("gone"));
+                let _ = fs::remove_file(&folder);
+                if dice.roll(2) == 0 {
+                    let _ = symlink(&self.outside, &folder);
+                }
+            }
+        }
     }
 
     /// The file of the allowed server, changed to run something else.
@@ -108,7 +166,7 @@ impl Field<'_> {
         let place = *dice.pick(&PLACES);
         let file = self.file(place);
         let folder = file.parent().unwrap();
-        match dice.roll(14) {
+        match dice.roll(18) {
             0 | 1 => {
                 let _ = fs::create_dir_all(folder);
                 let _ = fs::write(&file, self.bad(place, dice));
@@ -147,7 +205,8 @@ impl Field<'_> {
                 fs::write(self.good_file(), &text[..dice.roll(text.len())]).unwrap();
             }
             12 => self.put(&self.good_file(), &json!({"mcpServers": {"good": self.good}}).to_string()),
-            _ => self.put(&root.join("switchboard.config.json"), &config(dice).to_string()),
+            13 => self.put(&root.join("switchboard.config.json"), &config(dice).to_string()),
+            _ => self.edit_editors_file(dice),
         }
     }
 }
@@ -156,7 +215,8 @@ impl Field<'_> {
 fn config(dice: &mut Dice) -> Value {
     let mut config = json!({"discoverGlobs": ["mcps/*/.mcp.json", "keep/*/.mcp.json"]});
     let name = *dice.pick(&PLACES);
-    match dice.roll(5) {
+    match dice.roll(6) {
+        5 => config["projectFiles"] = (dice.roll(2) == 0).into(),
         0 => config["suites"] = json!({name: {"pool": {"warm": 1, "scope": "call"}}}),
         1 => config["suites"] = json!({name: {"suiteName": "another", "validate": false}}),
         2 => config["trust"] = json!({"roots": ["/"]}),
@@ -229,6 +289,7 @@ fn random_edits_never_execute_anything_that_is_not_allowed() {
     let run = project.write("run", &format!("#!/bin/sh\necho run >> {}\n", field.trace.display()));
     fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
     outside.write(".mcp.json", &field.bad("outside", &mut dice));
+    outside.write("mcp.json", &field.bad("outside", &mut dice));
     project.config(&json!({"discoverGlobs": ["mcps/*/.mcp.json", "keep/*/.mcp.json"]}));
     project.write("keep/good/.mcp.json", &json!({"mcpServers": {"good": field.good}}).to_string());
     project.write("keep/swapped/.mcp.json", &json!({"mcpServers": {"swapped": field.good}}).to_string());

@@ -379,7 +379,7 @@ fn a_server_of_one_project_keeps_its_directory_and_is_reported() {
     });
     home.write(".claude.json", &claude.to_string());
     let told = said(&home, &["import"], 0);
-    assert!(told.contains("was for /home/ada/shop only"), "{told}");
+    assert!(told.contains("it is shown in /home/ada/shop only (`workspaces`)"), "{told}");
     assert!(told.contains("other (Claude Code, /home/ada/shop): the same server as `wide`"), "{told}");
     assert_eq!(definition(&home, "mine")["command"]["cwd"], "/home/ada/shop");
     assert!(definition(&home, "wide")["command"].get("cwd").is_none());

@@ -123,9 +123,13 @@ impl Profile {
 
     /// The name that the host gives.
     pub fn client_name(&self) -> Option<String> {
-        let info = || Raw::parse(self.client_info.as_deref()?.as_bytes()).and_then(Members::of);
-        self.client.as_deref().map(str::to_owned).or_else(|| info()?.text("name").map(Into::into))
+        self.client.as_deref().map(str::to_owned).or_else(|| client_name(self.client_info.as_deref()?))
     }
+}
+
+/// The name in `clientInfo`.
+pub fn client_name(info: &str) -> Option<String> {
+    Raw::parse(info.as_bytes()).and_then(Members::of)?.text("name").map(Into::into)
 }
 
 /// Receives the host's whole response and the id within it.

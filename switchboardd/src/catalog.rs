@@ -1,5 +1,6 @@
 //! The suites that one workspace's sessions see: an immutable snapshot with a generation number.
 
+mod host_catalogs;
 pub mod layer;
 mod list_fingerprints;
 mod listed_tools;
@@ -24,6 +25,7 @@ use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus};
 use switchboard_mcp::era::ProtocolEra;
 
+use crate::catalog::host_catalogs::HostCatalogs;
 use crate::catalog::layer::Layer;
 use crate::catalog::listed_tools::{ListedTools, ToolPrints};
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
@@ -51,6 +53,8 @@ pub struct Catalog {
     /// The cached merge of the children's items.
     // A leaf lock: held to compare, build or copy it.
     offers: Mutex<MergeCache>,
+    /// `None` if every host sees all suites.
+    of_hosts: Option<Box<HostCatalogs>>,
 }
 
 /// What a tool that a host calls stands for.
@@ -92,8 +96,13 @@ impl Catalog {
     ) -> Self {
         let mut problems = personal.problems.clone();
         problems.extend(unknown_suites(personal, None));
+        let root = own.map(|own| own.config.folder.as_path());
+        let is_shown = |entry: &&JudgedDefinition| {
+            let settings = personal.config.suites.get(&entry.definition.name);
+            settings.is_none_or(|settings| settings.is_shown_in(root))
+        };
         let mut entries: Vec<(&Layer, &JudgedDefinition)> =
-            personal.entries.iter().map(|entry| (&**personal, entry)).collect();
+            personal.entries.iter().filter(is_shown).map(|entry| (&**personal, entry)).collect();
         if let Some(own) = own {
             problems.extend(own.problems.iter().cloned());
             problems.extend(unknown_suites(own, Some(personal)));
@@ -117,12 +126,11 @@ impl Catalog {
         let (names, find_tool, refused) = names(&entries, personal);
         problems.extend(refused);
         services.manifests.baselines.set_holds(personal.config.trust.drift == DriftPolicy::Hold);
-        let mut suites: Vec<Suite> = entries
+        let suites: Vec<Suite> = entries
             .into_iter()
             .zip(names)
             .map(|((layer, entry), name)| {
                 let of_workspace = !std::ptr::eq(layer, &**personal);
-                let root = own.map(|own| own.config.folder.as_path());
                 let pool = pool(layer, entry, !of_workspace, root, pools, services);
                 let metrics =
                     services.metrics.of_suite(&name[0], &entry.definition.name, &entry.definition.file);
@@ -134,6 +142,19 @@ impl Catalog {
         for layer in own.into_iter().chain([personal]) {
             layer.manifests.lock().expect("BUG: a note panicked").clear();
         }
+        let layers = (personal.clone(), own.cloned());
+        let mut all = Self::of_suites(generation, layers, suites, find_tool, problems);
+        all.of_hosts = HostCatalogs::of(&all);
+        all
+    }
+
+    fn of_suites(
+        generation: u64,
+        (personal, own): (Arc<Layer>, Option<Arc<Layer>>),
+        mut suites: Vec<Suite>,
+        find_tool: Option<&'static str>,
+        problems: Vec<Problem>,
+    ) -> Self {
         // Hosts truncate long lists at the end, so a workspace cannot push out the user's own suites.
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
         let by_name: BTreeMap<_, _> =
@@ -146,7 +167,6 @@ impl Catalog {
         let listed_tools = ListedTools::new(&suites, find_tool, is_reserved);
         let by_child =
             suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();
-        let (personal, own) = (personal.clone(), own.cloned());
         let offers = Mutex::default();
         Self {
             generation,
@@ -160,6 +180,7 @@ impl Catalog {
             by_writing_name,
             by_child,
             offers,
+            of_hosts: None,
         }
     }
 
@@ -219,6 +240,7 @@ impl Catalog {
             before.listed_tools.known(place).filter(|_| is_same)
         };
         self.listed_tools.keep(&self.suites, earlier, |name| self.is_reserved(name));
+        self.of_hosts().for_each(|(_, catalog)| catalog.keep_descriptions(before));
     }
 
     fn tool_prints(&self) -> ToolPrints {
@@ -358,8 +380,17 @@ impl Catalog {
     /// Starts spares of the user's own children that have run before. A workspace's children wait for a call:
     /// a write to its files must not start anything.
     pub fn keep_warm(&self) {
-        for suite in self.suites.iter().filter(|suite| suite.settings.pool.warm.is_some_and(|warm| warm > 0))
-        {
+        self.keep_warm_of(|_| true);
+    }
+
+    /// The same for those that are not shown everywhere, when a workspace that shows them is loaded.
+    pub fn keep_warm_here(&self) {
+        self.keep_warm_of(|suite| suite.settings.workspaces.is_some());
+    }
+
+    fn keep_warm_of(&self, is_meant: impl Fn(&Suite) -> bool) {
+        let is_warm = |suite: &&Suite| suite.settings.pool.warm.is_some_and(|warm| warm > 0);
+        for suite in self.suites.iter().filter(is_warm).filter(|suite| is_meant(suite)) {
             if let Some(pool) = suite.pool.as_ref().filter(|_| !suite.of_workspace) {
                 pool.keep_warm(suite.limits);
             }
@@ -474,6 +505,7 @@ mod tests {
     use switchboard_definitions::config::SuiteConfig;
     use switchboard_definitions::definition::Definition;
     use switchboard_definitions::discover::WatchedPaths;
+    use switchboard_definitions::discover::host_files::HostSet;
 
     fn layer(children: &[&str], chosen: &[(&str, &str)]) -> Layer {
         let mut config = Config::defaults(Path::new("/"));
@@ -493,6 +525,7 @@ mod tests {
             }),
             trust_status: TrustStatus::Allowed,
             why_held: None,
+            read_by: HostSet::default(),
         };
         Layer {
             config,

@@ -95,6 +95,7 @@ pub fn replay_request(daemon: &Daemon, session: &Session, request: IncomingReque
     match request.method {
         methods::INITIALIZE => {
             initialize::negotiate(&session.caller, request.params);
+            list_changes::note_host(session);
             list_changes::note_shown(session);
         }
         methods::SET_LEVEL => {

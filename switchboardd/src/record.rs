@@ -19,14 +19,13 @@ use serde_json::value::RawValue;
 use switchboard_definitions::config::RecordMode;
 use switchboard_mcp::methods;
 use switchboard_wire::event_loop::{run_blocking, try_run_blocking};
-use switchboard_wire::members::Members;
-use switchboard_wire::raw::Raw;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use files::RecordFiles;
 pub use line::{CallRecord, RecordEntry};
 
+use crate::caller::client_name;
 use crate::observe::metrics::call_result::CallResult;
 use crate::observe::metrics::{EndedOperation, Metrics, ToolLabel};
 use crate::observe::status_changed::StatusChanged;
@@ -365,11 +364,6 @@ fn own(call: CallRecord<'_>) -> CallRecord<'static> {
         retry: call.retry,
         arguments: None,
     }
-}
-
-/// The name in `clientInfo`.
-fn client_name(info: &str) -> Option<String> {
-    Raw::parse(info.as_bytes()).and_then(Members::of)?.text("name").map(Into::into)
 }
 
 fn clip(name: &str) -> String {

@@ -257,8 +257,9 @@ impl Reloader {
     fn read_workspace(&self, workspace: &Workspace) -> Option<Arc<Layer>> {
         let root = workspace.root.as_deref()?;
         let mut memory = unless_locked(workspace.memory.try_lock())?;
-        let (trust, _) = self.locations().trust(self.daemon.workspaces.personal.catalog().config());
-        let layer = Layer::workspace(root, self.locations(), &trust, &mut memory)
+        let personal = self.daemon.workspaces.personal.catalog();
+        let (trust, _) = self.locations().trust(personal.config());
+        let layer = Layer::workspace(root, personal.config(), self.locations(), &trust, &mut memory)
             .load_manifests(&self.daemon.services.manifests);
         LastGood::new(&self.locations().state).save(&layer.config);
         let shown = workspace.catalog().own.clone().filter(|own| layer.is_same(own));

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
+use switchboard_definitions::discover::host_files::ProjectHost;
 use switchboard_wire::id_map::IdMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ pub use streams::{EventId, ReadGuard, Streams};
 
 use crate::caller::{Caller, RunId};
 use crate::catalog::workspace::Workspace;
-use crate::catalog::{ListFingerprints, ShownTools};
+use crate::catalog::{Catalog, ListFingerprints, ShownTools};
 use sequencer::Sequencer;
 
 /// Limit of named clients without a session, per workspace.
@@ -173,6 +174,24 @@ impl Session {
 
     pub fn workspace(&self) -> Arc<Workspace> {
         self.workspace.read().expect("BUG: a copy panicked").clone()
+    }
+
+    /// What its host sees.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        match self.face.child() {
+            // The user chose the server for this host.
+            Some(_) => self.workspace().catalog(),
+            None => self.catalog_for(|| self.caller.profile().client_name()),
+        }
+    }
+
+    /// What a host of this name sees. `client` is called only where hosts see different suites.
+    pub fn catalog_for(&self, client: impl FnOnce() -> Option<String>) -> Arc<Catalog> {
+        let catalog = self.workspace().catalog();
+        match catalog.is_for_all() {
+            true => catalog,
+            false => catalog.for_host(client().and_then(|name| ProjectHost::of_client(&name))),
+        }
     }
 
     /// Replaces the workspace, when it took longer to load than a host waits.

@@ -44,6 +44,7 @@ use std::time::Duration;
 
 use switchboard_definitions::config::{Config, Describe, Mode, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::discover::host_files::HostSet;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_wire::members::Members;
@@ -82,7 +83,7 @@ const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"s
 /// How much of a command line a model is shown, in characters; a user is shown all of it.
 const MAX_SHOWN_COMMAND: usize = 600;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Suite {
     pub name: String,
     /// The name of the tool for what writes, if the suite is split.
@@ -95,6 +96,8 @@ pub struct Suite {
     pub pool: Option<Arc<Pool>>,
     /// Whether the definition comes from the workspace, not from the user.
     pub of_workspace: bool,
+    /// The hosts that read the definition themselves, from a file of the project.
+    pub read_by: HostSet,
     /// Its metrics, carried over from catalog to catalog.
     pub metrics: Arc<SuiteMetrics>,
     /// What the user accepted of its tools.
@@ -125,7 +128,7 @@ impl Suite {
         pool: Option<Arc<Pool>>,
         metrics: Arc<SuiteMetrics>,
     ) -> Self {
-        let JudgedDefinition { definition, trust_status, .. } = entry.clone();
+        let JudgedDefinition { definition, trust_status, read_by, .. } = entry.clone();
         let settings = config.suite(&definition.name);
         let mut timeouts = settings.timeouts;
         let own = definition.timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
@@ -145,6 +148,7 @@ impl Suite {
             settings,
             pool,
             of_workspace,
+            read_by,
             metrics,
         }
     }

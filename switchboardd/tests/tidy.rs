@@ -81,6 +81,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("strsim", &["definitions/src/document/nearest.rs"]),
     ("tiktoken", &["ctl/src/tokens.rs"]),
     ("toml_edit", &["hosts/src/toml"]),
+    ("toml_parser", &["definitions/src/document/toml.rs"]),
     ("tower", &["src/http"]),
     ("tracing_subscriber", &["src/system/logging"]),
     ("unicode_segmentation", &["src/suite"]),

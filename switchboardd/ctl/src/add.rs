@@ -18,7 +18,7 @@ use super::CliExit;
 use super::ask::tell_daemon;
 use super::check::reachable;
 use super::definition_text::definition_text;
-use super::learn::learn;
+use super::learn::{NewServer, learn};
 use super::output::{complain, print_json, say};
 use super::secret::unneeded;
 use crate::args::{Add, Args};
@@ -104,7 +104,7 @@ pub(super) async fn run(args: &Args, add: &Add) -> CliExit {
             }
             tell_daemon(args).await;
             let names = if add.no_start || is_unready { Vec::new() } else { vec![add.name.clone()] };
-            let learned = learn(args, &names).await.pop();
+            let learned = learn(args, &NewServer::named(args, &names)).await.pop();
             if args.json {
                 let start = learned.map(|learned| learned.as_json());
                 print_json(&json!({ "added": add.name, "file": file, "notes": notes, "start": start }));

@@ -94,11 +94,11 @@ impl LocalConfig {
             )));
         };
         if path.is_dir() {
-            return Ok(self.candidates(self.locations.workspace(&path).as_deref()));
+            return Ok(self.candidates(self.root_of(&path).as_deref()));
         }
         // A file's workspace is the nearest folder above it that finds it.
         let found = path.ancestors().skip(1).chain(here.as_deref()).find_map(|root| {
-            let all = self.candidates(Some(&self.locations.workspace(root)?));
+            let all = self.candidates(Some(&self.root_of(root)?));
             let of_file: Vec<_> = all
                 .into_iter()
                 .filter(|one| one.definition.file.canonicalize().is_ok_and(|file| file == path))

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME};
 use switchboard_definitions::definition::{Definition, Launch, Remote, Transport};
 use switchboard_definitions::discover::entry::EntryLocation;
+use switchboard_definitions::discover::host_files::HostProjectFile;
 use switchboard_definitions::discover::{SearchScope, expansion_context, hosts, read_variables, shapes};
 use switchboard_definitions::document::{Document, Problem};
 use switchboard_definitions::expand::PlaceholderValues;
@@ -195,11 +196,20 @@ fn check_file(args: &Args, file: &Path) -> FileCheck {
     // session's project.
     let own = own_config.parent().unwrap_or(Path::new("/"));
     let is_own = is_below(file, own);
-    let config = Config::defaults(if is_own { own } else { folder });
+    // A `.mcp.json` may also be one that Switchboard's globs find: both are read alike.
+    let host_file = HostProjectFile::at(file).filter(|(known, _)| known.path != ".mcp.json" && !is_own);
+    let root = host_file.as_ref().map_or(folder, |(_, root)| root);
+    let config = Config::defaults(if is_own { own } else { root });
     let search_scope = SearchScope { config: &config, confined: !is_own, home: &home, data: Path::new("") };
-    let location =
-        EntryLocation { file, context: expansion_context(file, search_scope), variables: &read_variables };
-    let read = shapes::read(&document, &location);
+    let context = expansion_context(file, search_scope);
+    let read = match &host_file {
+        None => shapes::read(&document, &EntryLocation { file, context, variables: &read_variables }),
+        Some((known, _)) => {
+            let context = known.context(context);
+            let location = EntryLocation { file, context, variables: &read_variables };
+            shapes::read_host_file(&document, known, &location)
+        }
+    };
     let hosts = hosts::notes(&document, read.shape, &read.definitions);
     let mut verdict = FileCheck { problems: read.problems, notes: read.notes, hosts, ..FileCheck::default() };
     for definition in read.definitions {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_definitions::config::{ConfigOwner, LastGood, UsableConfig};
+use switchboard_definitions::config::{Config, ConfigOwner, LastGood, UsableConfig};
 use switchboard_definitions::document::Problem;
 use switchboard_definitions::suite_name::derived;
 use switchboard_wire::printable;
@@ -38,12 +38,23 @@ pub(super) struct OfflineDaemon {
 
 impl OfflineDaemon {
     pub(super) fn open(args: &Args) -> Result<Self, String> {
+        Self::open_with(args, |_| {})
+    }
+
+    /// Shows all of the user's own servers, also those that are shown in the sessions of some projects only.
+    pub(super) fn open_everywhere(args: &Args) -> Result<Self, String> {
+        Self::open_with(args, |config| config.suites.values_mut().for_each(|suite| suite.workspaces = None))
+    }
+
+    fn open_with(args: &Args, change: impl FnOnce(&mut Config)) -> Result<Self, String> {
         let _ = switchboard_guard::memory::protect_memory();
         let home = daemon::home().map_err(|fatal| fatal.to_string())?;
         let file = daemon::config_file(&args.of_daemon(), &home);
         let state = daemon::state_folder(&home);
         // The version that a daemon would use.
-        let UsableConfig { config, problems } = LastGood::new(&state).usable(&file, ConfigOwner::Personal);
+        let UsableConfig { mut config, problems } =
+            LastGood::new(&state).usable(&file, ConfigOwner::Personal);
+        change(&mut config);
         let trust_roots = daemon::trust_roots(&args.of_daemon()).map_err(|fatal| fatal.to_string())?;
         let locations = Locations::new(&home, &state, &trust_roots);
         let daemon = Daemon::new(file, config, locations, String::new(), RunLog::unwritten());

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::discover::host_files::HostSet;
 use switchboard_definitions::document::nearest;
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View};
@@ -40,6 +41,8 @@ struct FoundDefinition<'a> {
     why_held: Option<&'a str>,
     layer: &'a Layer,
     own: bool,
+    /// The hosts that read it themselves, from a file of the project.
+    read_by: HostSet,
 }
 
 /// One entry of the output: a label and its text.
@@ -116,6 +119,7 @@ fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<FoundDefinition<'
         why_held: entry.why_held.as_deref(),
         layer,
         own,
+        read_by: entry.read_by,
     });
     let denied = || layer.denied.iter().find(|definition| named(definition));
     entry.or_else(|| {
@@ -125,6 +129,7 @@ fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<FoundDefinition<'
             why_held: None,
             layer,
             own,
+            read_by: HostSet::default(),
         })
     })
 }
@@ -138,10 +143,21 @@ fn origin(found: &FoundDefinition<'_>) -> Vec<Fact> {
         false => format!("of the project {}", tilde(&layer.config.folder.display().to_string())),
     };
     let mut facts = vec![("from", format!("{place}  ({whose})"))];
+    if !found.read_by.is_empty() {
+        facts.push((
+            "editors",
+            format!("{} not shown it: its file is read there already", are(found.read_by)),
+        ));
+    }
     if let Some(description) = &definition.description {
         facts.push(("for", description.clone()));
     }
     let settings = layer.config.suite(&definition.name);
+    if let Some(folders) = settings.workspaces.as_ref().filter(|_| *own) {
+        let folders: Vec<_> =
+            folders.iter().map(|folder| tilde(&visible(&folder.display().to_string()))).collect();
+        facts.push(("shown in", format!("sessions of {} only (`workspaces`)", folders.join(" and "))));
+    }
     if !settings.expose.is_open() {
         facts.push(("expose", "only some tools; see `suites` in the config".to_owned()));
     }
@@ -149,6 +165,10 @@ fn origin(found: &FoundDefinition<'_>) -> Vec<Fact> {
         facts.push(("roots", roots(RootsOf::children(launch, settings.pool)).to_owned()));
     }
     facts
+}
+
+fn are(hosts: HostSet) -> String {
+    format!("{hosts} {}", if hosts.iter().count() == 1 { "is" } else { "are" })
 }
 
 fn roots(of: RootsOf) -> &'static str {

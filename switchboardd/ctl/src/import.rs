@@ -29,7 +29,7 @@ use super::CliExit;
 use super::add::PersonalConfig;
 use super::ask::tell_daemon;
 use super::check::reachable;
-use super::learn::learn_imported;
+use super::learn::{NewServer, learn_imported};
 use super::output::{indented, print_json, remark, say};
 use super::secret::own_variables;
 use super::setup::{SetupRun, named, refuse_unasked};
@@ -158,6 +158,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
         if import_results.is_empty() && problems.is_empty() {
             say!("no editor on this machine has servers of its own");
         }
+        report::project_files(args);
     }
     problems
         .iter()
@@ -167,11 +168,11 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     }
     let taken = import_results.iter().filter_map(|result| match &result.outcome {
         ImportOutcome::Taken { name, .. } if !import.which.dry_run && !failed.contains(name) => {
-            Some(name.clone())
+            Some(NewServer { name: name.clone(), shown_in: result.entry.project.clone() })
         }
         _ => None,
     });
-    let taken: Vec<String> = taken.collect();
+    let taken: Vec<NewServer> = taken.collect();
     if !import.which.dry_run && (!settings.is_empty() || !taken.is_empty()) {
         tell_daemon(args).await;
     }
@@ -242,6 +243,8 @@ fn decide<'a>(
     let (definitions, _) = own.definitions();
     let mut known = KnownServers::default();
     definitions.iter().for_each(|definition| known.add(definition, signature(definition)));
+    let limited = own.config.suites.iter().filter(|(_, settings)| settings.workspaces.is_some());
+    limited.for_each(|(name, _)| known.limit(name));
     let mut new_secrets = NewSecrets { kept, new: BTreeMap::new() };
     let mut import_results = Vec::new();
     // Entries without a project first: a project's duplicate then refers to them.
@@ -275,6 +278,9 @@ fn consider(
     known: &mut KnownServers,
     new_secrets: &mut NewSecrets<'_>,
 ) -> Result<ImportOutcome, String> {
+    if let Some(project) = entry.project.as_ref().filter(|project| !project.is_absolute()) {
+        return Err(format!("its project `{}` is not an absolute path", project.display()));
+    }
     let wished = folder_name(&entry.name);
     let mut chosen = new_secrets.new.clone();
     let (mut body, mut secrets) = (definition, Vec::new());
@@ -300,13 +306,19 @@ fn consider(
         _ => None,
     };
     notes.retain(|note| asked_secret(note).is_none_or(|id| !new_secrets.kept.contains_key(id)));
-    if let Some(name) = known.launches.get(&launch).or_else(|| known.launches.get(anywhere.as_ref()?)) {
+    let is_for_all = entry.project.is_none();
+    if let Some(name) = known.same(&launch, is_for_all).or_else(|| known.same(anywhere.as_ref()?, is_for_all))
+    {
         // What is still missing.
         notes.retain(|note| asked_secret(note).is_some());
+        if let Some(project) = entry.project.as_ref().filter(|_| known.is_limited(name)) {
+            notes.push(format!("it is shown in {}, too (`workspaces`)", project.display()));
+        }
         return Ok(ImportOutcome::Same { name: name.clone(), notes });
     }
-    // Neither a definition nor a file has this name.
-    let is_free = |name: &String| !known.has(name) && !own.file(name).exists();
+    // Neither a definition nor a file has this name, nor a setting that limits it to projects.
+    let is_limited = |name: &String| own.config.suite(name).workspaces.is_some();
+    let is_free = |name: &String| !known.has(name) && !own.file(name).exists() && !is_limited(name);
     let numbered = (2..).map(|number| format!("{wished}-{number}"));
     let name = std::iter::once(wished.clone()).chain(numbered).find(is_free).unwrap_or_default();
     if name != wished {
@@ -321,7 +333,8 @@ fn consider(
         notes.push(format!("`{}` cannot be a name here; it is `{name}`", visible(&entry.name)));
     }
     if let Some(project) = &entry.project {
-        notes.push(format!("was for {} only; now every project has it", project.display()));
+        notes.push(format!("it is shown in {} only (`workspaces`)", project.display()));
+        known.limit(&name);
     }
     known.add(&Definition { name: name.clone(), ..read }, Some(launch));
     new_secrets.new = chosen;

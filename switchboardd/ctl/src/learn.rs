@@ -1,23 +1,42 @@
 //! Starts servers once after `add` and `import`, so that what they offer is known, and described to hosts, when the
 //! first session begins. Only definitions of the user's own, which the command has just written.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
 use switchboard_wire::visible::visible;
 
-use super::ask::{AskError, ask};
+use super::ask::{AskError, about, ask};
 use super::at_once::run_all;
 use super::brief::brief;
 use super::daemon_session::request;
 use super::dry_run::{self, OF_PROJECTS, OfflineDaemon};
+use super::local_config::LocalConfig;
 use super::output::{count, say};
 use crate::args::Args;
 use switchboardd::child::Tool;
 
 /// How long all of them may take. The daemon answers sooner that a server is still starting, and goes on.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A server that was just defined.
+#[derive(Debug, Clone)]
+pub(super) struct NewServer {
+    pub(super) name: String,
+    /// The folder in whose sessions it is shown; `None`: everywhere.
+    pub(super) shown_in: Option<PathBuf>,
+}
+
+impl NewServer {
+    /// Servers of these names, as the user's config shows them.
+    pub(super) fn named(args: &Args, names: &[String]) -> Vec<Self> {
+        let local = LocalConfig::open_if_possible(args);
+        let folder = |name: &str| local.as_ref()?.personal.config.suite(name).workspaces?.into_iter().next();
+        names.iter().map(|name| Self { name: name.clone(), shown_in: folder(name) }).collect()
+    }
+}
 
 /// What became of one start.
 pub(super) struct LearnedServer {
@@ -53,8 +72,8 @@ impl LearnedServer {
 }
 
 /// Starts imported servers, prints what became of them unless the user wants JSON, and returns that.
-pub(super) async fn learn_imported(args: &Args, names: &[String]) -> Vec<Value> {
-    let learned = learn(args, names).await;
+pub(super) async fn learn_imported(args: &Args, servers: &[NewServer]) -> Vec<Value> {
+    let learned = learn(args, servers).await;
     if !args.json {
         learned.iter().for_each(|one| say!("{}: it {}", visible(&one.name), visible(&one.sentence())));
         let is = |kind: fn(&LearnOutcome) -> bool| learned.iter().filter(|one| kind(&one.outcome)).count();
@@ -69,27 +88,28 @@ pub(super) async fn learn_imported(args: &Args, names: &[String]) -> Vec<Value> 
 }
 
 /// Starts these servers, all at once, in the daemon that runs; without one, here.
-pub(super) async fn learn(args: &Args, names: &[String]) -> Vec<LearnedServer> {
-    if names.is_empty() {
+pub(super) async fn learn(args: &Args, servers: &[NewServer]) -> Vec<LearnedServer> {
+    // A project that is gone has no sessions.
+    let is_there = |server: &&NewServer| server.shown_in.as_ref().is_none_or(|folder| folder.is_dir());
+    let servers: Vec<NewServer> = servers.iter().filter(is_there).cloned().collect();
+    if servers.is_empty() {
         return Vec::new();
     }
     match ask(args, Method::GET, "/suites", None).await {
-        Ok(known) => {
-            let suite_of =
-                |name: &str| known["suites"].as_array()?.iter().find(|suite| suite["child"] == name).cloned();
-            let starts = names.iter().map(|name| bounded(name, in_daemon(args, suite_of(name))));
-            run_all("starting", names.iter().cloned().zip(starts).collect()).await
+        Ok(_) => {
+            let names = servers.iter().map(|server| server.name.clone());
+            let starts = servers.iter().map(|server| bounded(&server.name, in_daemon(args, server)));
+            run_all("starting", names.zip(starts).collect()).await
         }
-        Err(AskError::NoDaemon(_)) => here(args, names).await,
-        Err(error) => not_started(names, &error.to_string()),
+        Err(AskError::NoDaemon(_)) => here(args, &servers).await,
+        Err(error) => not_started(&servers, &error.to_string()),
     }
 }
 
-fn not_started(names: &[String], why: &str) -> Vec<LearnedServer> {
-    names
-        .iter()
-        .map(|name| LearnedServer { name: name.clone(), outcome: LearnOutcome::NotStarted(why.to_owned()) })
-        .collect()
+fn not_started(servers: &[NewServer], why: &str) -> Vec<LearnedServer> {
+    let outcome = || LearnOutcome::NotStarted(why.to_owned());
+    let one = |server: &NewServer| LearnedServer { name: server.name.clone(), outcome: outcome() };
+    servers.iter().map(one).collect()
 }
 
 async fn bounded(name: &str, start: impl Future<Output = Result<LearnOutcome, String>>) -> LearnedServer {
@@ -110,15 +130,21 @@ fn about_it(name: &str, why: &str) -> String {
     }
 }
 
-/// `suite`: the daemon's view of it.
-async fn in_daemon(args: &Args, suite: Option<Value>) -> Result<LearnOutcome, String> {
+async fn in_daemon(args: &Args, server: &NewServer) -> Result<LearnOutcome, String> {
+    let place = about(server.shown_in.as_deref());
+    let known =
+        ask(args, Method::GET, &format!("/suites{place}"), None).await.map_err(|error| error.to_string())?;
+    let suite =
+        known["suites"].as_array().and_then(|all| all.iter().find(|suite| suite["child"] == server.name));
     let suite = suite.ok_or("the daemon does not find it")?;
     let name = suite["name"].as_str().unwrap_or_default().to_owned();
     if suite["state"] == "held" {
         return Err("it is held; `switchboard allow` shows it and asks".to_owned());
     }
     let wanted = request("tools/call", &json!({ "name": name, "arguments": { "action": "introspect" } }));
-    let answer = ask(args, Method::POST, "/proxy", Some(&wanted)).await.map_err(|error| error.to_string())?;
+    let answer = ask(args, Method::POST, &format!("/proxy{place}"), Some(&wanted))
+        .await
+        .map_err(|error| error.to_string())?;
     if answer["result"]["_meta"]["switchboard"]["kind"] == "no_workspace" {
         return Ok(LearnOutcome::OfProjects);
     }
@@ -129,22 +155,23 @@ async fn in_daemon(args: &Args, suite: Option<Value>) -> Result<LearnOutcome, St
     if let Some(why) = refusal {
         return Err(why.to_owned());
     }
-    let known =
-        ask(args, Method::GET, &format!("/suites/{name}"), None).await.map_err(|error| error.to_string())?;
+    let known = ask(args, Method::GET, &format!("/suites/{name}{place}"), None)
+        .await
+        .map_err(|error| error.to_string())?;
     let tools = known["subtools"].as_u64().and_then(|tools| usize::try_from(tools).ok());
     Ok(LearnOutcome::Tools(tools.unwrap_or(0)))
 }
 
 /// Starts them as children of this command, and ends them again.
-async fn here(args: &Args, names: &[String]) -> Vec<LearnedServer> {
+async fn here(args: &Args, servers: &[NewServer]) -> Vec<LearnedServer> {
     let OfflineDaemon { daemon, .. } = match OfflineDaemon::open(args) {
         Ok(offline) => offline,
-        Err(fatal) => return not_started(names, &fatal),
+        Err(fatal) => return not_started(servers, &fatal),
     };
-    let workspace = daemon.workspaces.personal.clone();
-    let (catalog, caller) = (workspace.catalog(), daemon.anonymous_session(&workspace).caller.clone());
-    let start = async |name: &str| {
-        let suite = catalog.child(name).ok_or("it was not found again")?;
+    let start = async |server: &NewServer| {
+        let workspace = daemon.workspace_loader.workspace(server.shown_in.as_deref()).await;
+        let (catalog, caller) = (workspace.catalog(), daemon.anonymous_session(&workspace).caller.clone());
+        let suite = catalog.child(&server.name).ok_or("it was not found again")?;
         let exposed = |tool: &&Tool| suite.settings.expose.permits(&tool.name);
         match dry_run::subtools(suite, &caller).await {
             Ok(tools) => Ok(LearnOutcome::Tools(tools.tools.iter().filter(exposed).count())),
@@ -152,7 +179,8 @@ async fn here(args: &Args, names: &[String]) -> Vec<LearnedServer> {
             Err(failure) => Err(failure.to_string()),
         }
     };
-    let jobs = names.iter().map(|name| (name.clone(), bounded(name, start(name)))).collect();
+    let jobs =
+        servers.iter().map(|server| (server.name.clone(), bounded(&server.name, start(server)))).collect();
     let learned = run_all("starting", jobs).await;
     daemon.services.registry.stop_all().await;
     learned

@@ -55,11 +55,22 @@ impl LocalConfig {
     }
 
     pub(super) fn workspace(&self, root: &Path) -> Layer {
-        Layer::workspace(root, &self.locations, &self.trust, &mut LastGoodDefinitions::default())
+        Layer::workspace(
+            root,
+            &self.personal.config,
+            &self.locations,
+            &self.trust,
+            &mut LastGoodDefinitions::default(),
+        )
     }
 
     /// The workspace that the command applies to.
     pub(super) fn here(&self, args: &Args) -> Option<PathBuf> {
-        self.locations.workspace(&super::workspace(args)?)
+        self.root_of(&super::workspace(args)?)
+    }
+
+    /// The workspace that a folder belongs to.
+    pub(super) fn root_of(&self, folder: &Path) -> Option<PathBuf> {
+        self.locations.workspace(folder, &self.personal.config)
     }
 }

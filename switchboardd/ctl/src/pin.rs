@@ -17,7 +17,7 @@ use switchboardd::{Suite, daemon};
 use super::CliExit;
 use super::ask::tell_daemon;
 use super::dry_run::OfflineDaemon;
-use super::learn::learn_imported;
+use super::learn::{NewServer, learn_imported};
 use super::output::{complain, count, failed, print_json, say, tilde};
 use super::prompt;
 use super::setup::print_difference;
@@ -87,7 +87,7 @@ pub(crate) fn running_version(
 
 /// The user's own servers without a fixed version.
 pub(crate) fn find_unpinned(args: &Args) -> Result<Vec<UnpinnedServer>, String> {
-    let OfflineDaemon { daemon, .. } = OfflineDaemon::open(args)?;
+    let OfflineDaemon { daemon, .. } = OfflineDaemon::open_everywhere(args)?;
     let home = daemon::home().map_err(|fatal| fatal.to_string())?;
     let catalog = daemon.workspaces.personal.catalog();
     Ok(catalog.suites.iter().filter_map(|suite| UnpinnedServer::of(suite, &home)).collect())
@@ -138,7 +138,7 @@ pub(super) async fn run(args: &Args, wish: &Pin) -> CliExit {
     let mut learned = Vec::new();
     if !changed.is_empty() {
         tell_daemon(args).await;
-        learned = learn_imported(args, &changed).await;
+        learned = learn_imported(args, &NewServer::named(args, &changed)).await;
     }
     if args.json {
         print_json(&json!({ "dryRun": wish.dry_run, "servers": told, "starts": learned }));

@@ -349,11 +349,23 @@ pub(super) fn note(suite: &Value) -> Cell {
     match suite["lastError"].as_str() {
         Some(error) if suite["state"] == "ready" => toned(Tone::Quiet, format!("earlier: {}", brief(error))),
         Some(error) => toned(Tone::Bad, brief(error)),
-        None => match suite["url"].as_str() {
-            Some(url) => toned(Tone::Quiet, url),
-            None => cell(""),
+        None => match (suite["url"].as_str(), not_for_all(suite)) {
+            (_, Some(said)) => toned(Tone::Quiet, said),
+            (Some(url), None) => toned(Tone::Quiet, url),
+            (None, None) => cell(""),
         },
     }
+}
+
+/// Which editors or sessions do not see a suite.
+fn not_for_all(suite: &Value) -> Option<String> {
+    let texts = |key: &str| -> Vec<String> { list(&suite[key]).iter().map(text).collect() };
+    let (hosts, folders) = (texts("readBy"), texts("workspaces"));
+    if !hosts.is_empty() {
+        return Some(format!("not shown to {}, where its file is read already", hosts.join(", ")));
+    }
+    let folders: Vec<String> = folders.iter().map(|folder| tilde(folder)).collect();
+    (!folders.is_empty()).then(|| format!("shown in {} only", folders.join(", ")))
 }
 
 /// The server, and its suite if that has a name of its own.

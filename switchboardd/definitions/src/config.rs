@@ -67,6 +67,8 @@ pub struct Config {
     /// The folder of the file; globs are relative to it.
     pub folder: PathBuf,
     pub discover_globs: Vec<String>,
+    /// Whether servers are read from the files in which hosts keep those of a project.
+    pub project_files: bool,
     pub suites: BTreeMap<String, SuiteConfig>,
     pub timeouts: Timeouts,
     pub introspection: Introspection,
@@ -252,6 +254,16 @@ pub struct SuiteConfig {
     pub confirm: Confirm,
     /// Why the server cannot be used: its settings cannot be understood, and may be meant to hide tools.
     pub unusable_reason: Option<String>,
+    /// The folders in whose sessions hosts see the server; `None`: everywhere.
+    pub workspaces: Option<Vec<PathBuf>>,
+}
+
+impl SuiteConfig {
+    /// Whether hosts see the server in the sessions of this workspace, or in those without one.
+    pub fn is_shown_in(&self, workspace: Option<&Path>) -> bool {
+        let is_below = |folder: &PathBuf| workspace.is_some_and(|root| root.starts_with(folder));
+        self.workspaces.as_ref().is_none_or(|folders| folders.iter().any(is_below))
+    }
 }
 
 /// Which subtools may be seen and called.
@@ -389,6 +401,7 @@ impl Config {
             scope: None,
             folder: folder.to_owned(),
             discover_globs: vec!["mcps/*/.mcp.json".to_owned()],
+            project_files: true,
             suites: BTreeMap::new(),
             timeouts: Timeouts { child_spawn_ms: 8_000, rpc_ms: 60_000, max_ms: 1_800_000 },
             introspection: Introspection {
@@ -552,6 +565,25 @@ mod tests {
         assert!(wrong(r#"{"suites": {"a": {"expose": {"allow": ["["]}}}}"#)[0].contains("not a glob"));
         assert!(wrong(r#"{"discoverGlobs": ["../x/.mcp.json"]}"#)[0].contains("stay inside"));
         assert!(wrong(r#"{"http": {"listen": "0.0.0.0:80"}}"#)[0].contains("loopback"));
+    }
+
+    #[test]
+    fn a_server_can_be_shown_in_some_workspaces_only() {
+        let config =
+            parse(r#"{"suites": {"a": {"workspaces": ["/w", "/x/y"]}, "none": {"workspaces": []}}}"#)
+                .unwrap();
+        for (root, expect) in [
+            (Some("/w"), true),
+            (Some("/w/deep"), true),
+            (Some("/x/y"), true),
+            (Some("/x"), false),
+            (Some("/w2"), false),
+            (None, false),
+        ] {
+            assert_eq!(config.suite("a").is_shown_in(root.map(Path::new)), expect, "{root:?}");
+            assert!(config.suite("b").is_shown_in(root.map(Path::new)));
+            assert!(!config.suite("none").is_shown_in(root.map(Path::new)));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A bad file or entry is reported and does not affect the others; its last good version stays in use.
 
 pub mod entry;
+pub mod host_files;
 pub mod hosts;
 pub mod shapes;
 pub mod walk;
@@ -17,7 +18,8 @@ use crate::definition::Definition;
 use crate::document::{Document, Problem, ReadTextError, read_text};
 use crate::expand::ExpansionContext;
 use entry::EntryLocation;
-use walk::WatchedDir;
+use host_files::{HostProjectFile, HostSet};
+use walk::{WatchRule, WatchedDir};
 
 /// Where to look.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +39,8 @@ pub struct Discovery {
     pub definitions: Vec<Arc<Definition>>,
     pub problems: Vec<Problem>,
     pub watched: WatchedPaths,
+    /// The files of a project that hosts read themselves, with these hosts.
+    pub read_by: BTreeMap<PathBuf, HostSet>,
 }
 
 /// Paths whose change may change the result.
@@ -66,19 +70,46 @@ pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions)
         let message = "its globs find too many files; the rest is left out";
         found.problems.push(Problem::of(&search_scope.config.file, message));
     }
-    memory.good.retain(|file, _| walked.files.binary_search(file).is_ok());
-    memory.exposed.retain(|file, _| walked.files.binary_search(file).is_ok());
-    for file in walked.files {
-        let definitions = definitions(&file, search_scope, memory, &mut found);
+    let host_files = host_files(search_scope, &walked.files, &mut found);
+    let is_there = |file: &Path| {
+        walked.files.binary_search_by(|known| known.as_path().cmp(file)).is_ok()
+            || host_files.iter().any(|(known, _)| known == file)
+    };
+    memory.good.retain(|file, _| is_there(file));
+    memory.exposed.retain(|file, _| is_there(file));
+    let walked = walked.files.iter().map(|file| (file, None));
+    for (file, host_file) in walked.chain(host_files.iter().map(|(file, known)| (file, Some(*known)))) {
+        let definitions = definitions(file, host_file, search_scope, memory, &mut found);
         found.definitions.extend(definitions);
     }
+    // Stable: of one name, those that the globs find come first.
     found.definitions.sort_by(|a, b| a.name.cmp(&b.name));
     found
+}
+
+/// The files of a workspace in which hosts keep its servers. What the globs find is not among them.
+fn host_files(
+    search_scope: SearchScope<'_>,
+    walked: &[PathBuf],
+    found: &mut Discovery,
+) -> Vec<(PathBuf, &'static HostProjectFile)> {
+    if !search_scope.confined || !search_scope.config.project_files {
+        return Vec::new();
+    }
+    let mut known = host_files::find(&search_scope.config.folder, search_scope.home);
+    let rule = |(folder, rule)| WatchedDir { folder, rule: WatchRule::HostFiles(rule) };
+    found.watched.folders.extend(known.dirs.into_iter().map(rule));
+    found.watched.files.append(&mut known.links);
+    found.problems.append(&mut known.problems);
+    known.files.retain(|(file, _)| walked.binary_search(file).is_err());
+    found.read_by = known.files.iter().map(|(file, known)| (file.clone(), known.hosts())).collect();
+    known.files
 }
 
 /// The definitions in a file; broken ones are replaced by their last good version.
 fn definitions(
     file: &Path,
+    host_file: Option<&HostProjectFile>,
     search_scope: SearchScope<'_>,
     memory: &mut LastGoodDefinitions,
     found: &mut Discovery,
@@ -105,9 +136,14 @@ fn definitions(
         }
         variables.map_err(|unread| unread.to_string())
     };
-    let location =
-        EntryLocation { file, context: expansion_context(file, search_scope), variables: &variables };
-    let read = shapes::read(&document, &location);
+    let context = expansion_context(file, search_scope);
+    let read = match host_file {
+        None => shapes::read(&document, &EntryLocation { file, context, variables: &variables }),
+        Some(known) => {
+            let context = known.context(context);
+            shapes::read_host_file(&document, known, &EntryLocation { file, context, variables: &variables })
+        }
+    };
     found.watched.files.append(&mut env_files.borrow_mut());
     if read.broken {
         return last_good(file, read.problems, memory, found);

@@ -1,10 +1,11 @@
-//! A JSON file written by a user, read with comments and trailing commas. Every value knows its position, so
+//! A JSON or TOML file written by a user; JSON is read with comments and trailing commas. Every value knows its position, so
 //! that problems can be reported as `file:line:column`.
 
 mod nearest;
 mod problem;
 mod strict;
 mod text;
+mod toml;
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use problem::MAX_LINE;
 pub use problem::Problem;
 use strict::{MAX_DEPTH, duplicate, too_deep};
 pub use text::{ReadTextError, read_text};
+pub use toml::parse as parse_toml;
 
 /// In bytes. No string that a user writes is longer.
 const MAX_TEXT: usize = 64 * 1024;
@@ -82,22 +84,31 @@ impl Document {
             problems: vec![self.problem(text, offset, message)],
             notes: Vec::new(),
         };
-        let parsed = match parse_to_ast(text, &CollectOptions::default(), &DIALECT) {
-            Ok(parsed) => parsed,
-            Err(error) => return failed(error.range().start, format!("not valid JSON: {}", error.kind())),
+        let is_toml = self.file.extension().is_some_and(|kind| kind == "toml");
+        let parsed = match is_toml {
+            // An editor that is just writing the file has emptied it.
+            true if text.trim().is_empty() => Ok(None),
+            true => toml::parse(text).map(Some),
+            false => parse_to_ast(text, &CollectOptions::default(), &DIALECT)
+                .map(|parsed| parsed.value)
+                .map_err(|error| (error.range().start, format!("not valid JSON: {}", error.kind()))),
         };
-        if let Some(deep) = parsed.value.as_ref().and_then(|value| too_deep(value, 1)) {
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
+            Err((offset, why)) => return failed(offset, why),
+        };
+        if let Some(deep) = parsed.as_ref().and_then(|value| too_deep(value, 1)) {
             return failed(deep, format!("nested deeper than {MAX_DEPTH} levels"));
         }
         // With duplicate members, a reviewer may see one and a program may use the other.
-        if let Some((twice, path)) = parsed.value.as_ref().and_then(|value| duplicate(value, "")) {
+        if let Some((twice, path)) = parsed.as_ref().and_then(|value| duplicate(value, "")) {
             return failed(twice, format!("`{path}` appears twice"));
         }
         let (problems, notes) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let mistakes = Cell::new(0);
         let reader =
             DocumentReader { document: self, text, problems: &problems, notes: &notes, mistakes: &mistakes };
-        let made = match &parsed.value {
+        let made = match &parsed {
             Some(Value::Object(object)) => {
                 Some(read(&reader.fields(&object.properties, object.range, String::new())))
             }
@@ -106,7 +117,8 @@ impl Document {
                 None
             }
             None => {
-                reader.complain(0, "is empty; it must be a JSON object".to_owned());
+                let wanted = if is_toml { "" } else { "; it must be a JSON object" };
+                reader.complain(0, format!("is empty{wanted}"));
                 None
             }
         };
@@ -316,7 +328,7 @@ impl<'d> Node<'d> {
     /// A string, or a number or boolean as written.
     pub fn scalar(&self) -> Option<String> {
         match self.value {
-            Value::NumberLit(number) => Some(number.value.to_string()),
+            Value::NumberLit(number) => Some(digits(number.value)),
             Value::BooleanLit(flag) => Some(flag.value.to_string()),
             _ => self.text(),
         }
@@ -324,7 +336,7 @@ impl<'d> Node<'d> {
 
     /// A positive number, not necessarily whole.
     pub fn amount(&self) -> Option<f64> {
-        let found = self.value.as_number_lit().and_then(|number| number.value.parse().ok());
+        let found = self.value.as_number_lit().and_then(|number| digits(number.value).parse().ok());
         self.wanted(found.filter(|amount: &f64| amount.is_finite() && *amount > 0.0), "a number above 0")
     }
 
@@ -362,7 +374,8 @@ impl<'d> Node<'d> {
     /// A whole number within bounds, also if it is written as `60000.0`.
     pub fn number(&self, least: u64, most: u64) -> Option<u64> {
         let found = self.value.as_number_lit().and_then(|number| {
-            let whole = number.value.trim_end_matches('0').strip_suffix('.').unwrap_or(number.value);
+            let number = digits(number.value);
+            let whole = number.trim_end_matches('0').strip_suffix('.').unwrap_or(&number);
             whole.parse().ok()
         });
         let found = found.filter(|number| (least..=most).contains(number));
@@ -403,6 +416,11 @@ impl<'d> Node<'d> {
         }
         found
     }
+}
+
+/// A number without the `_` that TOML allows between its digits.
+fn digits(number: &str) -> String {
+    number.replace('_', "")
 }
 
 /// Joins a path for messages; long names and paths are cut.
@@ -447,6 +465,34 @@ mod tests {
         check("{\"name\": \"a\",\n\"name\": \"b\"}", &["f:2:1: `name` appears twice"]);
         check("[]", &["f:1:1: must be a JSON object"]);
         check("", &["f:1:1: is empty; it must be a JSON object"]);
+    }
+
+    #[test]
+    fn toml_is_read_like_json() {
+        let check = |text: &str, expect: &[&str]| {
+            let document = Document::from_text(Path::new("f.toml"), text);
+            let VisitResult { problems, .. } = document.visit(|fields| {
+                fields.reject_unknown(&["name", "limit", "list", "table"]);
+                let table = fields.get("table").and_then(|node| node.object());
+                let limit = table.as_ref().and_then(|table| table.get("limit"));
+                limit.or_else(|| fields.get("limit")).and_then(|node| node.number(1, 5000));
+                fields.get("list").and_then(|node| node.texts());
+            });
+            let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            assert_eq!(problems, expect, "{text}");
+        };
+        check("\n", &["f.toml:1:1: is empty"]);
+        check("# note\nname = 'x'\nlimit = 1_000\nlist = [\n  'a',\n]\n[table]\nlimit = 5", &[]);
+        check("nmae = 1", &["f.toml:1:1: unknown key `nmae`; did you mean `name`?"]);
+        check("[table]\nlimit = 9_000", &["f.toml:2:9: `table.limit` must be a whole number from 1 to 5000"]);
+        check("list = ['a', 1979-05-27, 2]", &["f.toml:1:26: `list[2]` must be a string"]);
+        let told = |text: &str| {
+            let document = Document::from_text(Path::new("f.toml"), text);
+            document.visit(|_| ()).problems.pop().unwrap().to_string()
+        };
+        assert_eq!(told("name = 'x'\nname = 'y'"), "f.toml:2:1: `name` appears twice");
+        assert!(told("[table\n").starts_with("f.toml:1:7: not valid TOML"), "{}", told("[table\n"));
+        assert!(told(&format!("a = {}", "[".repeat(9_000))).contains("not valid TOML"));
     }
 
     #[test]

@@ -57,6 +57,10 @@ pub enum Dialect {
     All,
     /// `{env:NAME}` as well.
     OpenCode,
+    /// `$NAME` as well.
+    Gemini,
+    /// No placeholders: all is text.
+    Literal,
     /// Agent Plugins: `${PLUGIN_ROOT}` and `${PLUGIN_DATA}`; everything else is text.
     Plugin,
 }
@@ -93,7 +97,8 @@ impl Template {
     /// Parses a text. `Err` for a `${…}` that other hosts support and we do not.
     pub fn parse(text: &str, places: &ExpansionContext) -> Result<Self, String> {
         let mut pieces = PieceList::default();
-        let mut rest = text;
+        let braced = (places.dialect == Dialect::Gemini).then(|| with_braces(text));
+        let mut rest = braced.as_deref().unwrap_or(text);
         while let Some((at, inner)) = next_placeholder(rest, places.dialect) {
             pieces.text(&rest[..at]);
             let Some(end) = inner.find('}') else {
@@ -277,8 +282,27 @@ impl PieceList {
     }
 }
 
+/// `$NAME` as `${NAME}`.
+fn with_braces(text: &str) -> String {
+    let mut braced = String::with_capacity(text.len());
+    let mut parts = text.split('$');
+    braced.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
+        let (name, rest) = part.split_at(end);
+        match crate::env_file::is_name(name) {
+            true => braced.extend(["${", name, "}", rest]),
+            false => braced.extend(["$", part]),
+        }
+    }
+    braced
+}
+
 /// The offset of the next possible placeholder, and the text after its opening brace.
 fn next_placeholder(text: &str, dialect: Dialect) -> Option<(usize, &str)> {
+    if dialect == Dialect::Literal {
+        return None;
+    }
     let plain = text.find("${").map(|at| (at, &text[at + 2..]));
     if dialect != Dialect::OpenCode {
         return plain;
@@ -438,6 +462,22 @@ mod tests {
         assert_eq!(shown(r#"{"a": {env:A}} ${B}${env:C}{env:"#).unwrap(), r#"{"a": ${A}} ${B}${C}{env:"#);
         assert!(shown("{file:~/.token}").is_err());
         check("{env:SET}", "{env:SET}");
+    }
+
+    #[test]
+    fn gemini_has_gaps_without_braces() {
+        let places = ExpansionContext { dialect: Dialect::Gemini, ..places() };
+        let shown = |text: &str| Template::parse(text, &places).unwrap().to_string();
+        assert_eq!(shown("$A/x ${B:-c}$D_1-e 5$ $1 $$F"), "${A}/x ${B:-c}${D_1}-e 5$ $1 $${F}");
+        assert_eq!(shown("$HOME"), "/home/me");
+    }
+
+    #[test]
+    fn some_formats_have_no_gaps() {
+        let places = ExpansionContext { dialect: Dialect::Literal, ..places() };
+        for text in ["${A}", "$A", "{env:A}", "${workspaceFolder}", "${file:x}"] {
+            assert_eq!(Template::parse(text, &places).unwrap().literal(), Some(text));
+        }
     }
 
     #[test]

@@ -13,14 +13,25 @@ use super::{HostFileContents, HostFileError, ServerEntry};
 
 pub(super) fn read(text: &str, key: &'static str, projects: bool) -> Result<HostFileContents, HostFileError> {
     let Some(root) = root(text)? else { return Ok(HostFileContents::default()) };
+    read_root(text, &ast::Value::Object(root), key, projects)
+}
+
+/// The servers in a file of any format that is read into this tree.
+pub(super) fn read_root(
+    text: &str,
+    root: &ast::Value<'_>,
+    key: &'static str,
+    projects: bool,
+) -> Result<HostFileContents, HostFileError> {
     let mut contents = HostFileContents::default();
-    if let Some(servers) = member(text, &root, key)? {
+    let Some(root) = root.as_object() else { return Ok(contents) };
+    if let Some(servers) = member(text, root, key)? {
         add(text, servers, None, &mut contents)?;
     }
-    if let Some(inputs) = member(text, &root, "inputs")? {
+    if let Some(inputs) = member(text, root, "inputs")? {
         contents.inputs = to_value(&inputs.value);
     }
-    let of_projects = if projects { member(text, &root, "projects")? } else { None };
+    let of_projects = if projects { member(text, root, "projects")? } else { None };
     for project in
         of_projects.iter().filter_map(|prop| prop.value.as_object()).flat_map(|all| &all.properties)
     {
@@ -104,10 +115,13 @@ pub(super) fn object<'o, 't>(
     })
 }
 
-fn to_value(value: &ast::Value<'_>) -> Value {
+pub(super) fn to_value(value: &ast::Value<'_>) -> Value {
     match value {
         ast::Value::StringLit(text) => Value::String(text.value.to_string()),
-        ast::Value::NumberLit(number) => serde_json::from_str(number.value).unwrap_or(Value::Null),
+        // TOML allows `_` between digits.
+        ast::Value::NumberLit(number) => {
+            serde_json::from_str(&number.value.replace('_', "")).unwrap_or(Value::Null)
+        }
         ast::Value::BooleanLit(flag) => Value::Bool(flag.value),
         ast::Value::NullKeyword(_) => Value::Null,
         ast::Value::Array(array) => array.elements.iter().map(to_value).collect(),

@@ -17,6 +17,8 @@ pub struct SuiteSettings {
     pub spawn_ms: Option<u64>,
     /// Whether `pool.scope` is `workspace`.
     pub in_workspace: bool,
+    /// The folders in whose sessions the server is shown; `None` leaves that as it is.
+    pub workspaces: Option<BTreeSet<String>>,
 }
 
 impl SuiteSettings {
@@ -42,6 +44,9 @@ impl SuiteSettings {
         }
         if self.in_workspace {
             members.push((Some("pool"), "scope", Tree::Text("workspace".to_owned())));
+        }
+        if let Some(folders) = &self.workspaces {
+            members.push((None, "workspaces", list(folders)));
         }
         members
     }
@@ -89,13 +94,21 @@ pub fn confirmed(text: &str, server: &str) -> Result<ConfirmBefore, HostFileErro
     let said = members.into_iter().find(|(key, _)| key == "confirm").map(|(_, value)| value);
     Ok(match said {
         Some(Value::String(_)) => ConfirmBefore::Destructive,
-        Some(said) => ConfirmBefore::Named(globs(&said)),
+        Some(said) => ConfirmBefore::Named(texts(&said)),
         None => ConfirmBefore::Named(BTreeSet::new()),
     })
 }
 
-fn globs(value: &Value) -> BTreeSet<String> {
+/// The texts of a list.
+fn texts(value: &Value) -> BTreeSet<String> {
     value.as_array().into_iter().flatten().filter_map(|glob| Some(glob.as_str()?.to_owned())).collect()
+}
+
+/// The folders in whose sessions a server is shown now; `None`: everywhere.
+pub fn workspaces(text: &str, server: &str) -> Result<Option<BTreeSet<String>>, HostFileError> {
+    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let members = json::members(body, &["suites", server])?;
+    Ok(members.into_iter().find(|(key, _)| key == "workspaces").map(|(_, folders)| texts(&folders)))
 }
 
 /// What `expose` of a server says now.
@@ -104,8 +117,8 @@ pub fn exposed(text: &str, server: &str) -> Result<ToolLimits, HostFileError> {
     let mut limits = ToolLimits::default();
     for (key, value) in json::members(body, &["suites", server, "expose"])? {
         match key.as_str() {
-            "allow" => limits.allow = Some(globs(&value)),
-            "deny" => limits.deny = globs(&value),
+            "allow" => limits.allow = Some(texts(&value)),
+            "deny" => limits.deny = texts(&value),
             _ => {}
         }
     }

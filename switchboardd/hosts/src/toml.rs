@@ -3,22 +3,16 @@
 pub(super) mod edit;
 
 use serde_json::{Map, Value, json};
+use switchboard_definitions::document::parse_toml;
 use toml_edit::{Document, Item, TableLike};
 
-use super::{HostFileContents, HostFileError, ServerEntry};
+use super::{HostFileContents, HostFileError, json};
 
 pub(super) const SERVERS: &str = "mcp_servers";
 
 pub(super) fn read(text: &str) -> Result<HostFileContents, HostFileError> {
-    let document = parse(text)?;
-    let mut contents = HostFileContents::default();
-    let Some(servers) = document.get(SERVERS) else { return Ok(contents) };
-    let servers =
-        servers.as_table_like().ok_or_else(|| HostFileError::new(format!("`{SERVERS}` must be a table")))?;
-    for (name, item) in servers.iter() {
-        contents.entries.push(ServerEntry { name: name.to_owned(), project: None, value: to_value(item) });
-    }
-    Ok(contents)
+    let root = parse_toml(text).map_err(|(offset, why)| HostFileError::at(text, offset, why))?;
+    json::read_root(text, &root, SERVERS, false)
 }
 
 pub(super) fn parse(text: &str) -> Result<Document<&str>, HostFileError> {

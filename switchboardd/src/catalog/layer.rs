@@ -1,14 +1,17 @@
 //! One source of definitions: the user's own config, or a workspace. It is read as a whole, with the trust
 //! status of each definition.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME, LastGood};
-use switchboard_definitions::definition::Definition;
-use switchboard_definitions::discover::{LastGoodDefinitions, SearchScope, WatchedPaths, discover};
+use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::discover::host_files::{HostSet, marks_project};
+use switchboard_definitions::discover::{
+    Discovery, LastGoodDefinitions, SearchScope, WatchedPaths, discover,
+};
 use switchboard_definitions::document::Problem;
 use switchboard_definitions::files::{describe_path_error, others_can_write};
 use switchboard_definitions::trust::{JudgedDefinition, Provenance, Trust, TrustStatus, TrustStore};
@@ -77,7 +80,10 @@ impl Locations {
     /// The workspace that a folder belongs to, for sessions and commands alike: the nearest project at or
     /// above the folder, or the folder itself if there is none. `None` if the folder cannot be a workspace.
     /// The search stops at HOME, at the root of a repository, and below a folder of another user.
-    pub fn workspace(&self, named: &Path) -> Option<PathBuf> {
+    ///
+    /// A file in which hosts keep servers of a project marks it, too, unless `personal` says that these are not read; but a
+    /// folder that has a config of ours or `mcps` comes first.
+    pub fn workspace(&self, named: &Path, personal: &Config) -> Option<PathBuf> {
         may_block();
         // The path must be absolute: the daemon's own directory has nothing to do with the caller's.
         let root = Some(named).filter(|named| named.is_absolute())?.canonicalize().ok()?;
@@ -90,22 +96,62 @@ impl Locations {
             return None;
         }
         let own = rustix::process::getuid().as_raw();
+        let mut marked = None;
         for folder in root.ancestors().take_while(|folder| could_be(folder)) {
             if is_project(folder) {
                 return Some(folder.to_owned());
+            }
+            if marked.is_none() && personal.project_files && marks_project(folder) {
+                marked = Some(folder.to_owned());
             }
             let above_is_ours = folder.parent().and_then(|above| above.metadata().ok());
             if folder.join(".git").exists() || above_is_ours.is_none_or(|above| above.uid() != own) {
                 break;
             }
         }
-        Some(root)
+        marked.or(Some(root))
     }
 }
 
 /// Whether a folder has a config or an `mcps` folder.
 fn is_project(folder: &Path) -> bool {
     folder.join(FILE_NAME).is_file() || folder.join("mcps").is_dir()
+}
+
+/// Which hosts start a launch themselves, because files of the project say so.
+#[derive(Default)]
+struct Launches {
+    /// By the digest of the launch. Empty where hosts keep no servers in files of the project.
+    read_by: HashMap<String, HostSet>,
+    of_files: BTreeMap<PathBuf, HostSet>,
+}
+
+impl Launches {
+    fn of(found: &Discovery) -> Self {
+        let mut launches = Self { of_files: found.read_by.clone(), ..Self::default() };
+        if launches.of_files.is_empty() {
+            return launches;
+        }
+        for definition in &found.definitions {
+            if let Ok(launch) = &definition.launch {
+                let hosts = launches.of_files.get(&definition.file).copied().unwrap_or_default();
+                let known = launches.read_by.entry(launch.digest()).or_default();
+                *known = known.union(hosts);
+            }
+        }
+        launches
+    }
+
+    /// The hosts that read a definition themselves, and the digest of its launch if others may launch the same.
+    fn readers(&self, definition: &Definition) -> (HostSet, Option<String>) {
+        let of_file = self.of_files.get(&definition.file).copied().unwrap_or_default();
+        let digest = definition.launch.as_ref().ok().filter(|_| !self.read_by.is_empty()).map(Launch::digest);
+        let of_launch = digest.as_ref().and_then(|digest| self.read_by.get(digest)).copied();
+        (
+            of_launch.unwrap_or_default().union(of_file),
+            digest.filter(|_| of_launch.is_some_and(|hosts| !hosts.is_empty())),
+        )
+    }
 }
 
 impl Layer {
@@ -127,6 +173,11 @@ impl Layer {
             known.insert(file.to_owned(), how.clone());
             how.map_or(Provenance::Personal, Provenance::WritableByOthers)
         };
+        let mut config = config;
+        for folder in config.suites.values_mut().flat_map(|suite| suite.workspaces.iter_mut().flatten()) {
+            // Roots of workspaces are real paths.
+            *folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        }
         let layer = Self::read(config, false, locations, trust, memory, exposed);
         memory.exposed = known;
         layer
@@ -136,6 +187,7 @@ impl Layer {
     /// be understood of it.
     pub fn workspace(
         root: &Path,
+        personal: &Config,
         locations: &Locations,
         trust: &Trust,
         memory: &mut LastGoodDefinitions,
@@ -151,6 +203,8 @@ impl Layer {
             config = last.unwrap_or(config);
             problems.push(config.in_place_of_the_file(&file));
         }
+        // A workspace can turn this off for itself, and not on.
+        config.project_files &= personal.project_files;
         let mut layer = Self::read(config, true, locations, trust, memory, |_| Provenance::Workspace);
         layer.problems.splice(0..0, problems);
         layer
@@ -167,6 +221,7 @@ impl Layer {
         let data = locations.state.join("data");
         let found =
             discover(SearchScope { config: &config, confined, home: &locations.home, data: &data }, memory);
+        let launches = Launches::of(&found);
         let mut layer = Self {
             config,
             entries: Vec::new(),
@@ -175,8 +230,10 @@ impl Layer {
             watched: found.watched,
             manifests: Mutex::default(),
         };
+        let mut digests = Vec::new();
         for definition in found.definitions {
             let provenance = provenance(&definition.file);
+            let (read_by, launch) = launches.readers(&definition);
             let (mut definition, trust_status) = trust.judge(definition, &provenance);
             if let Some(why) = layer.config.unusable_reason(&definition.name) {
                 let definition = Arc::make_mut(&mut definition);
@@ -193,11 +250,38 @@ impl Layer {
             }
             match trust_status {
                 TrustStatus::Denied => layer.denied.push(definition),
-                trust_status => layer.entries.push(JudgedDefinition { definition, trust_status, why_held }),
+                trust_status => {
+                    layer.entries.push(JudgedDefinition { definition, trust_status, why_held, read_by });
+                    digests.push(launch);
+                }
             }
         }
+        layer.drop_duplicates(&digests);
         layer.resolve_name_clashes();
         layer
+    }
+
+    /// Keeps one of the definitions that launch the same: the first of those that the user decided on furthest.
+    /// `digests`: of the launches, for each entry; `None` if no other can be the same.
+    fn drop_duplicates(&mut self, digests: &[Option<String>]) {
+        let rank = |at: usize| match self.entries[at].trust_status {
+            TrustStatus::Allowed => 0,
+            TrustStatus::Outdated { .. } => 1,
+            TrustStatus::Held | TrustStatus::Denied => 2,
+        };
+        let mut kept: HashMap<&str, usize> = HashMap::new();
+        for (at, digest) in digests.iter().enumerate() {
+            let Some(digest) = digest else { continue };
+            let best = kept.entry(digest).or_insert(at);
+            if rank(at) < rank(*best) {
+                *best = at;
+            }
+        }
+        let mut stays = digests
+            .iter()
+            .enumerate()
+            .map(|(at, digest)| digest.as_ref().is_none_or(|digest| kept.get(digest.as_str()) == Some(&at)));
+        self.entries.retain(|_| stays.next().unwrap_or(true));
     }
 
     /// Resolves duplicate names: the first definition wins, but a held one gives way to one that is not.
@@ -308,10 +392,11 @@ mod tests {
     #[test]
     fn only_a_folder_named_in_full_is_a_workspace() {
         let locations = Locations::new(Path::new("/tmp"), Path::new("/s"), &[]);
+        let any = Config::defaults(Path::new("/c"));
         for none in ["", ".", "src", "/", "/tmp", "/tmp/", "/usr/..", "/etc/passwd", "/nonexistent"] {
-            assert_eq!(locations.workspace(Path::new(none)), None, "{none}");
+            assert_eq!(locations.workspace(Path::new(none), &any), None, "{none}");
         }
-        assert_eq!(locations.workspace(Path::new("/usr/./lib/..")), Some("/usr".into()));
+        assert_eq!(locations.workspace(Path::new("/usr/./lib/.."), &any), Some("/usr".into()));
     }
 
     #[test]
@@ -319,9 +404,13 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
         let home = base.join("home");
+        let config = std::cell::RefCell::new(Config::defaults(&base));
         let of = |folder: &str| {
+            let config = config.borrow();
             let locations = Locations::new(&home, Path::new("/s"), &[]);
-            locations.workspace(&home.join(folder)).map(|root| root.strip_prefix(&home).unwrap().to_owned())
+            locations
+                .workspace(&home.join(folder), &config)
+                .map(|root| root.strip_prefix(&home).unwrap().to_owned())
         };
         for folder in ["app/deep/er", "app/mcps/x", "repo/.git", "repo/src", "other/src", "app/own/src"] {
             std::fs::create_dir_all(home.join(folder)).unwrap();
@@ -344,5 +433,30 @@ mod tests {
         std::fs::create_dir_all(home.join("app/vendor/src")).unwrap();
         assert_eq!(of("app/vendor/src"), Some("app/vendor/src".into()));
         assert_eq!(of(""), None);
+        // Files of hosts mark a project where none of our own is; settings of hosts are in any folder.
+        std::fs::create_dir_all(home.join("shop/.cursor")).unwrap();
+        std::fs::create_dir_all(home.join("shop/.zed")).unwrap();
+        std::fs::create_dir_all(home.join("shop/src/.zed")).unwrap();
+        std::fs::create_dir_all(home.join(".cursor")).unwrap();
+        for file in [
+            "shop/.cursor/mcp.json",
+            "shop/src/.zed/settings.json",
+            "app/deep/.mcp.json",
+            ".mcp.json",
+            ".cursor/mcp.json",
+        ] {
+            std::fs::write(home.join(file), "{}").unwrap();
+        }
+        for (folder, root) in [
+            ("shop/src", "shop"),
+            ("shop/.cursor", "shop"),
+            ("app/deep/er", "app"),
+            ("other/src", "other/src"),
+        ] {
+            assert_eq!(of(folder), Some(root.into()), "{folder}");
+        }
+        assert_eq!(of(""), None);
+        config.borrow_mut().project_files = false;
+        assert_eq!(of("shop/src"), Some("shop/src".into()));
     }
 }

@@ -81,17 +81,31 @@ fn renew_tools(workspaces: &Workspaces) -> Option<Instant> {
 
 fn catalogs(workspaces: &Workspaces) -> impl Iterator<Item = Arc<Catalog>> {
     let all = workspaces.all().into_iter().chain([workspaces.personal.clone()]);
-    all.map(|workspace| workspace.catalog())
+    let all = all.map(|workspace| workspace.catalog());
+    all.flat_map(|catalog| {
+        let of_hosts: Vec<_> = catalog.of_hosts().map(|(_, of_host)| of_host.clone()).collect();
+        std::iter::once(catalog).chain(of_hosts)
+    })
 }
 
 /// Notifies a session's host of the lists that changed since it was last shown or notified of them.
 fn notify_changes(session: &Session) {
     let Some(before) = session.fingerprints() else { return };
-    let now = before.refreshed(&session.workspace().catalog(), session.face.child());
+    let now = before.refreshed(&session.catalog(), session.face.child());
     let changed = now.changed_lists(&before, session.caller.profile().reads_tool_meta());
     session.set_fingerprints(now);
     if !changed.is_empty() && gets_unrequested_changes(session) {
         changed.into_iter().for_each(|method| push_changed(session, method));
+    }
+}
+
+/// Call this when a session's host said who it is: it may see other suites than were assumed.
+pub fn note_host(session: &Session) {
+    if session.face.child().is_none()
+        && session.fingerprints().is_some()
+        && !session.workspace().catalog().is_for_all()
+    {
+        session.set_fingerprints(ListFingerprints::of_tools(&session.catalog()));
     }
 }
 
@@ -102,7 +116,7 @@ pub fn note_shown(session: &Session) {
     if session.caller.mailbox().is_none() || before.as_ref().is_some_and(ListFingerprints::has_offers) {
         return;
     }
-    let now = ListFingerprints::of_face(&session.workspace().catalog(), session.face.child());
+    let now = ListFingerprints::of_face(&session.catalog(), session.face.child());
     session.set_fingerprints(match before {
         Some(before) => before.with_offers_of(now),
         None => now,

@@ -7,7 +7,7 @@ use switchboard_mcp::era::subscription::notification;
 
 use crate::caller::Caller;
 use crate::caller::mailbox::MessageKind;
-use crate::catalog::ListFingerprints;
+use crate::catalog::{Catalog, ListFingerprints};
 use crate::session::Session;
 
 #[derive(Debug, Default)]
@@ -44,13 +44,14 @@ impl ListenRequest {
             wanted,
             session: session.clone(),
             child: child.map(Into::into),
-            fingerprints: Mutex::new(ListFingerprints::of_face(&session.workspace().catalog(), child)),
+            fingerprints: Mutex::new(ListFingerprints::of_face(&seen(session, listener, child), child)),
         }
     }
 
     /// Notifies the host of lists that changed since the last notification.
     fn notify_changes(&self) {
-        let now = ListFingerprints::of_face(&self.session.workspace().catalog(), self.child.as_deref());
+        let catalog = seen(&self.session, &self.caller, self.child.as_deref());
+        let now = ListFingerprints::of_face(&catalog, self.child.as_deref());
         let before =
             std::mem::replace(&mut *self.fingerprints.lock().expect("BUG: a copy panicked"), now.clone());
         for method in now.changed_lists(&before, self.caller.profile().reads_tool_meta()) {
@@ -58,6 +59,14 @@ impl ListenRequest {
                 self.caller.push(MessageKind::Changed(method), notification(method, "", &self.id));
             }
         }
+    }
+}
+
+/// What the host that listens sees.
+fn seen(session: &Session, listener: &Caller, child: Option<&str>) -> Arc<Catalog> {
+    match child {
+        Some(_) => session.workspace().catalog(),
+        None => session.catalog_for(|| listener.profile().client_name()),
     }
 }
 

@@ -13,6 +13,7 @@ use super::find::{self, FindOutcome};
 use super::{HostRequest, RequestContext, consent, initialize, links, offers, set_level};
 use crate::caller::Caller;
 use crate::catalog::{CalledTool, Catalog};
+use crate::changes::list_changes;
 use crate::child::ListKind;
 use crate::observe::metrics::OperationNotes;
 use crate::savings::recorder::Fingerprint;
@@ -31,7 +32,7 @@ pub(super) async fn answer(
     match request.method {
         methods::TOOLS_CALL => call(context, catalog, request).await,
         methods::TOOLS_LIST => list(context, catalog, request),
-        methods::INITIALIZE => Ok(SuiteReply::Own(initialize(catalog, caller, request))),
+        methods::INITIALIZE => Ok(SuiteReply::Own(initialize(session, caller, request))),
         methods::PING => Ok(SuiteReply::Own("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
         methods::PROMPTS_LIST => {
@@ -102,7 +103,7 @@ async fn call_tool(
         let is_allowed = consent::ask(daemon, session, caller, suite).await;
         request.notes.iter().for_each(|notes| notes.record_user_time(since.elapsed()));
         if is_allowed {
-            let catalog = session.workspace().catalog();
+            let catalog = context.catalog(None);
             let suite = catalog.child(suite.child_name()).unwrap_or(suite);
             let said = suite.run(caller, params, target, request.notes).await?;
             return Ok(links::rewrite_uris(&catalog, suite.child_name(), said));
@@ -123,10 +124,11 @@ fn tool<'c>(
     let mut called = catalog.tool(name, shown.as_deref()).ok_or_else(|| {
         notes.iter().for_each(|notes| notes.unknown_suite(name));
         let was_shown = shown.as_ref().is_some_and(|shown| shown.get(name).is_some());
-        let hint = match nearest_suite(&catalog.suites, name).filter(|_| !was_shown) {
-            _ if was_shown => "; its server was removed: list the tools again".to_owned(),
-            Some(near) => format!("; did you mean `{near}`?"),
-            None => String::new(),
+        let hint = match catalog.why_not_shown(name) {
+            Some(why) => format!("; {why}"),
+            None if was_shown => "; its server was removed: list the tools again".to_owned(),
+            None => nearest_suite(&catalog.suites, name)
+                .map_or(String::new(), |near| format!("; did you mean `{near}`?")),
         };
         Failure::InvalidParams(format!("Unknown tool: {}{hint}", clipped(name, MAX_ECHO)))
     })?;
@@ -152,9 +154,10 @@ fn ask_first(
     async move {
         let params = RequestParams::read(Raw::parse(params.as_bytes()));
         let gone = || Failure::NoSuchChild { child: child.clone() };
-        let before = session.workspace().catalog();
+        let client = || caller.profile().client_name();
+        let before = session.catalog_for(client);
         consent::ask(&daemon, &session, &caller, before.child(&child).ok_or_else(gone)?).await;
-        let catalog = session.workspace().catalog();
+        let catalog = session.catalog_for(client);
         let suite = catalog.child(&child).ok_or_else(gone)?;
         // No notes: if the user was asked, the request has already been answered with the question.
         let target = CalledTool { suite, part, own, instead };
@@ -193,13 +196,14 @@ fn note_shown(daemon: &Daemon, caller: &Arc<Caller>, catalog: &Catalog) {
     }
 }
 
-fn initialize(catalog: &Catalog, caller: &Caller, request: HostRequest<'_>) -> String {
+fn initialize(session: &Session, caller: &Caller, request: HostRequest<'_>) -> String {
     let revision = initialize::negotiate(caller, request.params.raw);
+    list_changes::note_host(session);
     serde_json::json!({
         "protocolVersion": revision,
         "capabilities": capabilities(),
         "serverInfo": era::server(),
-        "instructions": catalog.instructions(),
+        "instructions": session.catalog_for(|| caller.profile().client_name()).instructions(),
     })
     .to_string()
 }

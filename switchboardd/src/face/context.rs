@@ -8,7 +8,8 @@ use switchboard_mcp::era::{InvalidRequest, ProtocolEra, request_meta};
 use switchboard_wire::raw::Raw;
 
 use super::Face;
-use crate::caller::Caller;
+use crate::caller::{Caller, client_name};
+use crate::catalog::Catalog;
 use crate::observe::metrics::series::EntryPoint;
 use crate::observe::metrics::{OperationNotes, ReplyKind};
 use crate::observe::telemetry::trace::SpanContext;
@@ -28,6 +29,18 @@ pub struct RequestContext<'a> {
     pub via: EntryPoint,
     /// The parent span from its HTTP headers; one in `_meta` takes precedence.
     pub parent: Option<SpanContext>,
+}
+
+impl RequestContext<'_> {
+    /// What the host sees. `client`: the `clientInfo` of a modern request.
+    pub(super) fn catalog(self, client: Option<&str>) -> Arc<Catalog> {
+        match self.face.child() {
+            Some(_) => self.session.workspace().catalog(),
+            None => self
+                .session
+                .catalog_for(|| client.and_then(client_name).or_else(|| self.caller.profile().client_name())),
+        }
+    }
 }
 
 /// A request as received.

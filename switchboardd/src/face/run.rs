@@ -33,10 +33,10 @@ pub async fn run_request(
         Ok(Some(meta)) => meta.client.clone(),
         _ => None,
     };
+    let catalog = context.catalog(client.as_deref());
     let (running, aborted) = RunningRequest::begin(context, incoming, &params.meta, client);
     let notes = &running.operation.notes;
     let request = HostRequest { id, method, params: &params, notes: Some(notes) };
-    let catalog = context.session.workspace().catalog();
     // Pinned before it is wrapped: the wrappers then hold a pointer and not the state of the whole request.
     let mut work = pin!(answer(context, &catalog, request, claim));
     let answer = SequenceTicket::hold(ticket, catch(work.as_mut()));
@@ -59,7 +59,11 @@ pub async fn run_request(
 /// Records a call that ends before it is run. `kind` says why.
 pub fn record_refusal(context: RequestContext<'_>, incoming: IncomingRequest<'_>, kind: &'static str) {
     let params = RequestParams::read(incoming.params);
-    let catalog = context.session.workspace().catalog();
+    let client = match request_meta::parse(incoming.method, &params) {
+        Ok(Some(meta)) => meta.client,
+        _ => None,
+    };
+    let catalog = context.catalog(client.as_deref());
     let name = params.members.text("name");
     let arguments = params.members.get("arguments").and_then(Members::of).unwrap_or_default();
     let shown = context.session.shown_tools();
@@ -71,10 +75,6 @@ pub fn record_refusal(context: RequestContext<'_>, incoming: IncomingRequest<'_>
                 called.as_ref().and_then(|called| called.own.clone()).map(|own| String::from(own).into());
             (called.map(|called| called.suite), own.or_else(|| arguments.text("subtool")))
         }
-    };
-    let client = match request_meta::parse(incoming.method, &params) {
-        Ok(Some(meta)) => meta.client,
-        _ => None,
     };
     let refused = EndedOperation {
         at: Instant::now(),
@@ -98,7 +98,8 @@ pub async fn repeat_request(context: RequestContext<'_>, incoming: IncomingReque
     let IncomingRequest { id, method, params } = incoming;
     let params = RequestParams::read(params);
     let claim = request_meta::parse(method, &params);
-    let catalog = context.session.workspace().catalog();
+    let client = claim.as_ref().ok().and_then(|claim| claim.as_ref()?.client.as_deref());
+    let catalog = context.catalog(client);
     answer(context, &catalog, HostRequest { id, method, params: &params, notes: None }, claim).await;
 }
 

@@ -219,10 +219,12 @@ fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, HttpError> {
 pub(super) fn no_such(name: &str, catalogs: &[&Catalog]) -> HttpError {
     let suites = || catalogs.iter().flat_map(|catalog| &catalog.suites);
     let near = nearest(name, suites().flat_map(|suite| [suite.name.as_str(), suite.child_name()]));
-    let hint = match near {
-        Some(near) => format!("; did you mean `{near}`?"),
-        None if suites().next().is_none() => "; there is none at all".to_owned(),
-        None => "; `switchboard ls` lists them".to_owned(),
+    let known = catalogs.iter().find_map(|catalog| catalog.why_not_shown(name));
+    let hint = match (known, near) {
+        (Some(why), _) => format!("; {why}"),
+        (None, Some(near)) => format!("; did you mean `{near}`?"),
+        (None, None) if suites().next().is_none() => "; there is none at all".to_owned(),
+        (None, None) => "; `switchboard ls` lists them".to_owned(),
     };
     HttpError::NotFound(format!("there is no suite or server `{name}`{hint}"))
 }

@@ -88,7 +88,7 @@ fn describe(
         Face::Aggregate => Ok(discovery::overview(catalog, access)),
         Face::Child(name) => match catalog.child(name) {
             Some(suite) => Ok(discovery::one(catalog, suite, access)),
-            None => Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string())),
+            None => Err(HttpError::NotFound(catalog.no_such_child(name))),
         },
     }
 }
@@ -108,10 +108,11 @@ where
     if !accept::takes_json(&head.headers) {
         return Err(HttpError::NotAcceptable);
     }
-    if let Face::Child(name) = face
-        && session.workspace().catalog().child(name).is_none()
-    {
-        return Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
+    if let Face::Child(name) = face {
+        let catalog = session.workspace().catalog();
+        if catalog.child(name).is_none() {
+            return Err(HttpError::NotFound(catalog.no_such_child(name)));
+        }
     }
     // A shim chooses its face once, when it opens the session.
     let face = if *face == Face::Aggregate { &session.face } else { face };

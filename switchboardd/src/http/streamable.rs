@@ -32,7 +32,6 @@ use super::request_body::read_body;
 use super::request_context::workspace_of;
 use crate::face::Face;
 use crate::state::Daemon;
-use crate::suite::failure::Failure;
 
 /// Handles the routes with and without a child's name.
 pub(super) async fn handle(
@@ -89,9 +88,11 @@ where
     let workspace = workspace_of(daemon, access, &head.uri).await;
     if let Face::Child(name) = &face
         && !legacy::names_session(&head.headers)
-        && workspace.catalog().child(name).is_none()
     {
-        return Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
+        let catalog = workspace.catalog();
+        if catalog.child(name).is_none() {
+            return Err(HttpError::NotFound(catalog.no_such_child(name)));
+        }
     }
     if batch::is_array(&body) {
         return legacy::on_batch(daemon, &face, &head.headers, &body).await;

@@ -45,13 +45,14 @@ pub(super) fn report(all: &SavingsSnapshot, kept: &SavingsFile, peak: i64, probl
     let overhead = signed(aggregate.sessions) * signed(instructions.unwrap_or(0));
     let (per_session, processes, memory) =
         (view(all, kept, &all.views[0]), processes(all, peak), memory(all));
+    let workspaces = all.views[1..].iter().filter(|one| one.hosts.is_none());
     json!({
         "headline": headline(&per_session, &processes, &memory),
         "tokenizer": { "name": TOKENIZER, "note": NOTE },
         "since": utc(UNIX_EPOCH + Duration::from_secs(kept.since)),
         "problem": problem,
         "perSession": per_session,
-        "workspaces": all.views[1..].iter().map(|one| view(all, kept, one)).collect::<Vec<_>>(),
+        "workspaces": workspaces.map(|one| view(all, kept, one)).collect::<Vec<_>>(),
         "suites": suites,
         "sessions": all.sessions.iter().map(|one| session(all, kept, one)).collect::<Vec<_>>(),
         "tokens": {

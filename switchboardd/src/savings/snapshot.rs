@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
+use switchboard_definitions::discover::host_files::HostSet;
 
 use crate::savings::recorder::Fingerprint;
 
@@ -20,7 +21,7 @@ const MAX_INSTRUCTIONS: usize = 2048;
 pub struct SavingsSnapshot {
     pub texts: HashMap<Fingerprint, String>,
     pub suites: Vec<SuiteRow>,
-    /// The user's own first, then one per workspace.
+    /// The user's own first, then one per workspace and for hosts that see less of it.
     pub views: Vec<WorkspaceView>,
     pub sessions: Vec<SessionRow>,
     /// Memory of the daemon itself, in bytes.
@@ -79,6 +80,8 @@ pub struct PoolUsage {
 #[derive(Debug)]
 pub struct WorkspaceView {
     pub root: Option<PathBuf>,
+    /// The hosts that see only this, because they read files of the project themselves; `None` for all others.
+    pub hosts: Option<HostSet>,
     pub instructions: Fingerprint,
     /// Indexes into `SavingsSnapshot::suites`.
     pub suites: Vec<usize>,

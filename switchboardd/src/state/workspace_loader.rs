@@ -151,7 +151,8 @@ impl WorkspaceLoader {
 
     async fn load_workspace(self: Arc<Self>, named: PathBuf) -> Arc<Workspace> {
         let loader = self.clone();
-        let root = try_run_blocking(move || loader.locations.workspace(&named)).await;
+        let personal = self.workspaces.personal.catalog();
+        let root = try_run_blocking(move || loader.locations.workspace(&named, personal.config())).await;
         let Some(root) = root.flatten() else { return self.workspaces.personal.clone() };
         if let Some(known) = self.find_workspace(&root) {
             return known;
@@ -162,6 +163,7 @@ impl WorkspaceLoader {
         };
         let workspace = self.add_workspace(root, own, memory).await;
         workspace.catalog().log_loaded(None);
+        workspace.catalog().keep_warm_here();
         tokio::spawn(self.clone().evict_when_unused(workspace.clone()));
         // Triggers a reload, which watches its folders and reads them again: they may have changed meanwhile,
         // and so may the user's own files.
@@ -170,9 +172,10 @@ impl WorkspaceLoader {
     }
 
     fn read_new(&self, root: &Path) -> (Layer, LastGoodDefinitions) {
-        let (trust, _) = self.locations.trust(self.workspaces.personal.catalog().config());
+        let personal = self.workspaces.personal.catalog();
+        let (trust, _) = self.locations.trust(personal.config());
         let mut memory = LastGoodDefinitions::default();
-        let own = Layer::workspace(root, &self.locations, &trust, &mut memory)
+        let own = Layer::workspace(root, personal.config(), &self.locations, &trust, &mut memory)
             .load_manifests(&self.services.manifests);
         (own, memory)
     }

@@ -11,6 +11,7 @@ use globset::GlobBuilder;
 use random::{Random, run};
 use switchboard_definitions::definition::Launch;
 use switchboard_definitions::discover::entry::EntryLocation;
+use switchboard_definitions::discover::host_files::HOST_FILES;
 use switchboard_definitions::discover::{hosts, shapes, walk};
 use switchboard_definitions::document::Document;
 use switchboard_definitions::env_file;
@@ -286,6 +287,53 @@ fn arbitrary_definitions() {
     run("arbitrary definitions", |random| {
         let text = random.text(&JSON_PARTS, 60);
         read(&if random.below(2) == 0 { format!("{{{text}}}") } else { text });
+    });
+}
+
+#[test]
+fn files_of_hosts() {
+    const TOML_PARTS: [&str; 24] = [
+        "[mcp_servers.a]",
+        "[mcp_servers]",
+        "[[mcp_servers]]",
+        "[mcp_servers.a.env]",
+        "\n",
+        "a",
+        ".",
+        " = ",
+        "\"x\"",
+        "'y'",
+        "\"\"\"",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "command = \"c\"\n",
+        "args = [\"a\"]\n",
+        "1_0",
+        "1979-05-27",
+        "true",
+        "# n",
+        "\\u0041",
+        "é",
+    ];
+    run("files of hosts", |random| {
+        let known = &HOST_FILES[random.below(HOST_FILES.len())];
+        let text = match known.path.ends_with(".toml") {
+            true => random.text(&TOML_PARTS, 60),
+            false => format!(r#"{{"{}": {{{}}}}}"#, known.key, random.text(&JSON_PARTS, 60)),
+        };
+        let file = Path::new("/d").join(known.path);
+        let document = Document::from_text(&file, &text);
+        let location = EntryLocation {
+            file: &file,
+            context: known.context(places()),
+            variables: &|_| Ok(BTreeMap::new()),
+        };
+        let read = shapes::read_host_file(&document, known, &location);
+        assert!(!read.broken || (read.definitions.is_empty() && !read.problems.is_empty()), "{text}");
+        assert!(read.problems.iter().all(|said| said.message.len() <= text.len() + 500), "{text}");
     });
 }
 

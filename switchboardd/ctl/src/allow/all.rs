@@ -1,10 +1,11 @@
 //! `switchboard allow --all`: everything that is held, one project at a time, with one question for each.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::Method;
+use switchboard_definitions::discover::host_files::HostProjectFile;
 use switchboard_wire::printable;
 use switchboard_wire::visible::visible;
 
@@ -57,11 +58,16 @@ async fn roots(args: &Args, local: &LocalConfig) -> BTreeSet<PathBuf> {
     if let Ok(status) = ask_within(STATUS_TIMEOUT, args, Method::GET, "/status").await {
         let workspaces = status["workspaces"].as_array().into_iter().flatten();
         let named = workspaces.filter_map(|one| one["root"].as_str().map(PathBuf::from));
-        roots.extend(named.filter_map(|root| local.locations.workspace(&root)));
+        roots.extend(named.filter_map(|root| local.root_of(&root)));
     }
     let own = &local.personal.config.folder;
     let files = local.trust.records.keys().filter(|file| !file.starts_with(own));
-    roots.extend(files.filter_map(|file| local.locations.workspace(file.parent()?)));
+    // An editor's file is in the project's folder, or in a folder of the editor's there.
+    let folder_of = |file: &PathBuf| match HostProjectFile::at(file) {
+        Some((_, root)) => Some(root),
+        None => file.parent().map(Path::to_owned),
+    };
+    roots.extend(files.filter_map(|file| local.root_of(&folder_of(file)?)));
     roots
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use switchboard_definitions::definition::{Definition, Launch};
+use switchboard_definitions::discover::host_files::{marks_project, unread_files};
 use switchboard_definitions::expand::Template;
 use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments};
 use switchboard_wire::visible::visible;
@@ -66,6 +67,7 @@ pub(super) async fn check(
             findings.extend(missed_roots(layer, entry));
         }
     }
+    findings.extend(project.into_iter().flat_map(|layer| unread(local, layer)));
     let servers = local.personal.entries.len() + project.map_or(0, |project| project.entries.len());
     if servers == 0 {
         let what = "no server is defined, so editors see no tools";
@@ -80,9 +82,31 @@ pub(super) async fn check(
     findings
 }
 
+/// Servers of the project that are not read: those in files of another format, and all if the user said so.
+fn unread(local: &LocalConfig, layer: &Layer) -> Vec<Finding> {
+    if !layer.config.project_files && marks_project(&layer.config.folder) {
+        let config = match local.personal.config.project_files {
+            true => &layer.config.file,
+            false => &local.personal.config.file,
+        };
+        let what = format!(
+            "the files in which editors keep servers of this project are not read: `projectFiles` is false in {}",
+            shown(config)
+        );
+        return vec![Finding::fine("definition", what)];
+    }
+    let files = unread_files(&layer.config.folder);
+    let finding = |file: &PathBuf| {
+        let what = format!("{} is not read: of an editor's project files, JSON and TOML are", shown(file));
+        let fix = format!("${{EDITOR:-vi}} {}  # write it as JSON", shell_word(file));
+        Finding::warning("definition", what, fix)
+    };
+    files.iter().map(finding).collect()
+}
+
 async fn one(
     local: &LocalConfig,
-    JudgedDefinition { definition, trust_status, .. }: &JudgedDefinition,
+    JudgedDefinition { definition, trust_status, read_by, .. }: &JudgedDefinition,
     is_own: bool,
     version: Option<&String>,
 ) -> Vec<Finding> {
@@ -101,7 +125,11 @@ async fn one(
     };
     // Nothing of a held server runs, and `switchboard allow` will show the rest.
     if *trust_status == TrustStatus::Held {
-        let what = format!("server `{name}` is held: you have not allowed it");
+        let of_editor = match read_by.is_empty() {
+            true => String::new(),
+            false => format!(" (of {}, which {read_by} reads)", shown(file)),
+        };
+        let what = format!("server `{name}` is held: you have not allowed it{of_editor}");
         let finding = Finding::warning("held", what, format!("switchboard allow {word}"));
         return vec![finding.with_fold(
             "servers are held, you have not allowed them",

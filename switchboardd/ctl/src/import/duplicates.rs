@@ -13,15 +13,32 @@ const RUNNERS: [&str; 14] = [
 #[derive(Default)]
 pub(super) struct KnownServers {
     /// The name of the server that has this signature.
-    pub(super) launches: BTreeMap<String, String>,
+    launches: BTreeMap<String, String>,
     /// What each server runs.
     subjects: BTreeMap<String, BTreeSet<String>>,
+    /// The servers that are shown in the sessions of some projects only.
+    limited: BTreeSet<String>,
 }
 
 impl KnownServers {
     pub(super) fn add(&mut self, definition: &Definition, signature: Option<String>) {
         self.launches.extend(signature.map(|signature| (signature, definition.name.clone())));
         self.subjects.insert(definition.name.clone(), subjects(definition));
+    }
+
+    /// Notes that a server is shown in the sessions of some projects only.
+    pub(super) fn limit(&mut self, name: &str) {
+        self.limited.insert(name.to_owned());
+    }
+
+    pub(super) fn is_limited(&self, name: &str) -> bool {
+        self.limited.contains(name)
+    }
+
+    /// The server that an entry of this launch is a duplicate of. What is for all projects is no duplicate of what is
+    /// shown in some.
+    pub(super) fn same(&self, launch: &str, is_for_all: bool) -> Option<&String> {
+        self.launches.get(launch).filter(|name| !(is_for_all && self.limited.contains(*name)))
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

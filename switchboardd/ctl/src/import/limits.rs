@@ -10,7 +10,7 @@ use switchboard_hosts::import::startup_ms;
 use switchboard_hosts::limits::ToolLimits;
 use switchboard_hosts::limits::rules::{HostRules, RuleFile};
 use switchboard_hosts::machine::Machine;
-use switchboard_hosts::suite_settings::{SuiteSettings, confirmed, exposed, with_settings};
+use switchboard_hosts::suite_settings::{SuiteSettings, confirmed, exposed, with_settings, workspaces};
 use switchboard_hosts::swap::{Edit, swap};
 use switchboard_hosts::{Host, HostFileError};
 
@@ -67,7 +67,13 @@ fn together<'a>(
     let before = exposed(config, name).map_err(|error| error.why)?;
     let mut limits = before.clone();
     let (mut spawn_ms, mut in_workspace) = (None, false);
+    let shown_in = workspaces(config, name).map_err(|error| error.why)?;
+    let (mut folders, mut is_limited) = (shown_in.clone().unwrap_or_default(), shown_in.is_some());
     for result in group {
+        if let Some(project) = &result.entry.project {
+            folders.insert(project.to_string_lossy().into_owned());
+            is_limited |= matches!(result.outcome, ImportOutcome::Taken { .. });
+        }
         limits.restrict(result.limits.as_ref().map_err(Clone::clone)?)?;
         if let ImportOutcome::Taken { in_workspace: runs_there, .. } = &result.outcome {
             spawn_ms = spawn_ms.max(startup_ms(&result.entry.value));
@@ -80,7 +86,8 @@ fn together<'a>(
     // Why it cannot be carried over is said with the server.
     let confirm = confirm.ok().flatten().unwrap_or_default();
     let limits = ToolLimits { allow, deny, confirm, ..ToolLimits::default() };
-    Ok(SuiteSettings { limits, spawn_ms, in_workspace })
+    let workspaces = Some(folders).filter(|folders| is_limited && shown_in.as_ref() != Some(folders));
+    Ok(SuiteSettings { limits, spawn_ms, in_workspace, workspaces })
 }
 
 /// Says what each host's limits were, and which settings are not carried over.

@@ -1,10 +1,15 @@
 //! What became of each server, for the user.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use switchboard_wire::visible::visible;
 
 use super::{ImportOutcome, ImportResult};
+use crate::args::Args;
+use crate::local_config::LocalConfig;
 use crate::output::{Paint, Tone, count, say};
+use crate::shell_word::shell_word;
 
 /// All of them, and how many there are of each kind.
 pub(super) fn print_all(results: &[ImportResult], would: bool) {
@@ -12,6 +17,31 @@ pub(super) fn print_all(results: &[ImportResult], would: bool) {
     results.iter().for_each(|result| print(result, &new, would));
     if !results.is_empty() {
         say!("{}", total(results, would));
+    }
+}
+
+/// Says that the servers of this project are not for `import`.
+pub(super) fn project_files(args: &Args) {
+    let Some(local) = LocalConfig::open_if_possible(args) else { return };
+    let Some(root) = local.here(args).filter(|_| local.personal.config.project_files) else { return };
+    let layer = local.workspace(&root);
+    let own = layer.entries.iter().filter(|entry| !entry.read_by.is_empty());
+    let (files, names): (BTreeSet<_>, Vec<_>) = own
+        .map(|entry| {
+            let file = &entry.definition.file;
+            (
+                shell_word(file.strip_prefix(&root).unwrap_or(file)),
+                visible(&entry.definition.name).into_owned(),
+            )
+        })
+        .unzip();
+    if !names.is_empty() {
+        let files: Vec<String> = files.into_iter().collect();
+        say!(
+            "not imported: {} of this project, which Switchboard reads from {}; `switchboard allow` shows what waits",
+            names.join(", "),
+            files.join(", ")
+        );
     }
 }
 

@@ -7,7 +7,7 @@ mod permissions;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{
     BudgetConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Expose, Http, PoolConfig, RecordMode, Scope,
@@ -25,9 +25,10 @@ use misplaced::{
 use oauth::oauth;
 pub(super) use oauth::{CLIENT, OAUTH};
 
-pub(super) const ROOT: [&str; 13] = [
+pub(super) const ROOT: [&str; 14] = [
     "$schema",
     "discoverGlobs",
+    "projectFiles",
     "suites",
     "timeouts",
     "introspection",
@@ -45,7 +46,7 @@ pub(super) const PERSONAL_ONLY_KEYS: [&str; 7] =
     ["http", "budget", "trust", "oauth", "watch", "record", "aggregate"];
 pub(super) const AGGREGATE: [&str; 1] = ["find"];
 pub(super) const TRUST: [&str; 3] = ["elicit", "roots", "drift"];
-pub(super) const SUITE: [&str; 12] = [
+pub(super) const SUITE: [&str; 13] = [
     "suiteName",
     "description",
     "alwaysLoad",
@@ -58,6 +59,7 @@ pub(super) const SUITE: [&str; 12] = [
     "split",
     "confirm",
     "show",
+    "workspaces",
 ];
 pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
 pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
@@ -91,6 +93,9 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: ConfigOwner) ->
     if let Some(node) = fields.get("discoverGlobs") {
         config.discover_globs = self::globs(&node).unwrap_or_default();
     }
+    if let Some(node) = fields.get("projectFiles") {
+        config.project_files = node.flag().unwrap_or(false);
+    }
     let suites = fields.get("suites");
     if let Some(node) = suites.as_ref().filter(|node| !node.is_object()) {
         strictest(&mut config, "suites", &node.location());
@@ -98,7 +103,7 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: ConfigOwner) ->
     if let Some(suites) = suites.and_then(|node| node.object()) {
         let mut names = HashSet::new();
         for (child, node) in suites.entries() {
-            let mut read = suite(&node);
+            let mut read = suite(&node, extent);
             if let Some(name) = read.suite_name.take_if(|name| !names.insert(name.clone()))
                 && let Some(node) = node.object().and_then(|fields| fields.get("suiteName"))
             {
@@ -211,7 +216,7 @@ const NON_RESTRICTING_KEYS: [&str; 9] = [
     "show",
 ];
 
-fn suite(node: &Node<'_>) -> SuiteConfig {
+fn suite(node: &Node<'_>, extent: ConfigOwner) -> SuiteConfig {
     let Some(fields) = node.object() else {
         return SuiteConfig {
             unusable_reason: Some(misplaced_reason(&node.location())),
@@ -237,6 +242,13 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
     let expose = fields.get("expose").map_or_else(Expose::default, |node| expose(&node));
     let redact = fields.get("redact").and_then(|node| node.texts()).unwrap_or_default();
     let confirm = fields.get("confirm").map(|node| permissions::confirm(&node)).unwrap_or_default();
+    let workspaces = fields.get("workspaces").and_then(|node| match extent {
+        ConfigOwner::Personal => workspaces(&node),
+        ConfigOwner::Workspace => {
+            node.complain("`workspaces` is for the personal config only");
+            None
+        }
+    });
     hides |= node.problem_count() > before;
     SuiteConfig {
         suite_name,
@@ -251,8 +263,18 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
         split: permissions::split(&fields, &strangers),
         show: permissions::show(&fields),
         confirm,
+        workspaces,
         unusable_reason: hides.then(|| misplaced_reason(&node.location())),
     }
+}
+
+/// Absolute paths of folders.
+fn workspaces(node: &Node<'_>) -> Option<Vec<PathBuf>> {
+    let folders = node.texts()?;
+    if let Some(relative) = folders.iter().find(|folder| !Path::new(folder).is_absolute()) {
+        node.complain(format!("`{relative}` is not an absolute path"));
+    }
+    Some(folders.into_iter().map(PathBuf::from).collect())
 }
 
 fn pool(node: &Node<'_>) -> PoolConfig {
@@ -429,6 +451,9 @@ mod tests {
             r#"{"deny": ["x"]}"#,
             r#"{"redact": "token"}"#,
             r#"{"redcat": ["token"]}"#,
+            r#"{"workspaces": "/w"}"#,
+            r#"{"workspaces": ["w"]}"#,
+            r#"{"workspace": ["/w"]}"#,
             "[]",
             "null",
         ] {
@@ -603,6 +628,15 @@ mod tests {
             assert!(understood(text).discover_globs.is_empty(), "{text}");
         }
         assert_eq!(understood("{").discover_globs, ["mcps/*/.mcp.json"]);
+        for text in [
+            r#"{"projectFiles": "no"}"#,
+            r#"{"projectFile": true}"#,
+            r#"{"http": {"projectFiles": false}}"#,
+            r#"{"projectFiles": false"#,
+        ] {
+            assert!(!understood(text).project_files, "{text}");
+        }
+        assert!(understood("{").project_files);
     }
 
     #[test]

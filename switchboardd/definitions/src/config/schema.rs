@@ -70,8 +70,9 @@ fn the_schemas_defaults_are_the_defaults() {
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 20] = [
+    let expect: [(&[&str], Value); 21] = [
         (&["discoverGlobs"], config.discover_globs.into()),
+        (&["projectFiles"], config.project_files.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
         (&["timeouts", "maxMs"], config.timeouts.max_ms.into()),
@@ -160,6 +161,11 @@ fn the_reader_judges_like_the_schema() {
         (r#"{"http":{"allowedOrigins":["http://localhost:3000/"]}}"#, false),
         (r#"{"http":{"allowedOrigins":["http://localhost:3000"]}}"#, true),
         (r#"{"trust":{"roots":["rel"]}}"#, false),
+        (r#"{"projectFiles":false}"#, true),
+        (r#"{"projectFiles":"no"}"#, false),
+        (r#"{"suites":{"a":{"workspaces":["/w"]}}}"#, true),
+        (r#"{"suites":{"a":{"workspaces":["rel"]}}}"#, false),
+        (r#"{"suites":{"a":{"workspaces":"/w"}}}"#, false),
         (r#"{"oauth":{"clientIdUrl":"http://example.com/c"}}"#, false),
         (&client(""), false),
         (&client(r#","clientId":"i","issuer":"https://example.com""#), true),

@@ -1,5 +1,6 @@
 //! Turns one entry of a `.mcp.json`, in the spelling of any host, into a definition.
 
+mod headers;
 mod own_program;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,12 +10,14 @@ use std::time::Duration;
 use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport};
 use crate::document::{Fields, Node};
 use crate::expand::{Dialect, ExpansionContext, Template};
+use headers::headers;
+pub(super) use own_program::is_switchboard;
 use own_program::would_start_switchboard;
 
 /// Keys of `command` in a file with one server.
 pub(super) const COMMAND: [&str; 6] = ["cmd", "args", "env", "envFile", "passEnv", "cwd"];
 /// Keys of an entry.
-pub const ENTRY: [&str; 20] = [
+pub const ENTRY: [&str; 21] = [
     "type",
     "command",
     "args",
@@ -29,6 +32,7 @@ pub const ENTRY: [&str; 20] = [
     "serverUrl",
     "headers",
     "http_headers",
+    "env_http_headers",
     "bearer_token_env_var",
     "timeout",
     "description",
@@ -37,7 +41,7 @@ pub const ENTRY: [&str; 20] = [
     "transport",
 ];
 /// Keys that other hosts use for themselves; they are ignored.
-const OTHER_HOSTS_KEYS: [&str; 37] = [
+const OTHER_HOSTS_KEYS: [&str; 36] = [
     "alwaysAllow",
     "alwaysLoad",
     "auth",
@@ -48,7 +52,6 @@ const OTHER_HOSTS_KEYS: [&str; 37] = [
     "disabledTools",
     "disabled_tools",
     "enabled_tools",
-    "env_http_headers",
     "excludeTools",
     "gallery",
     "headersHelper",
@@ -169,6 +172,10 @@ pub(super) fn launch(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Resul
         None if location.context.dialect == Dialect::Plugin => {
             Err("no `type`: Agent Plugins say `stdio`, `streamable-http` or `sse`".to_owned())
         }
+        // Gemini CLI means SSE by a bare `url`.
+        None if url == Some("url") && location.context.dialect == Dialect::Gemini => {
+            remote(fields, url, Transport::Sse, location)
+        }
         None if url.is_some() => remote(fields, url, Transport::Http, location),
         None => process(fields, "command", &[], location),
     }
@@ -247,7 +254,7 @@ pub(super) fn process(
     let mut templates = templates.collect::<Result<Vec<_>, _>>()?;
     // Plugins' commands are not expanded, by the plugin specification.
     let cmd = match location.context.dialect {
-        Dialect::All | Dialect::OpenCode => templates.remove(0),
+        Dialect::All | Dialect::OpenCode | Dialect::Gemini | Dialect::Literal => templates.remove(0),
         Dialect::Plugin => {
             templates.remove(0);
             Template::text(argv[0].clone())
@@ -284,6 +291,7 @@ fn remote(
     let Some(key) = url else { return Err("no url".to_owned()) };
     let url = fields.get(key).and_then(|url| url.text()).ok_or_else(|| wrong(key))?;
     if key == "url"
+        && transport == Transport::Http
         && fields.get("type").is_none()
         && let Some(node) = fields.get(key)
     {
@@ -295,27 +303,6 @@ fn remote(
         return Err(format!("`{key}` must begin with `http://` or `https://`"));
     }
     Ok(Launch::Remote(Remote { transport, url, headers: headers(fields, location)? }))
-}
-
-fn headers(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Result<BTreeMap<String, Template>, String> {
-    let mut headers = BTreeMap::new();
-    if let Some(name) = fields.get("bearer_token_env_var") {
-        let name = name.text().ok_or_else(|| wrong("bearer_token_env_var"))?;
-        let value = Template::parse(&format!("Bearer ${{{name}}}"), &location.context)?;
-        headers.insert("authorization".to_owned(), value);
-    }
-    for key in ["headers", "http_headers"] {
-        let Some(node) = fields.get(key) else { continue };
-        for (name, value) in node.object().ok_or_else(|| wrong(key))?.entries() {
-            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            if name.is_empty() || !name.bytes().all(is_token) {
-                return Err(format!("`{}` cannot name a header", switchboard_wire::visible::visible(name)));
-            }
-            let value = value.text().ok_or_else(|| wrong(key))?;
-            headers.insert(name.to_ascii_lowercase(), Template::parse(&value, &location.context)?);
-        }
-    }
-    Ok(headers)
 }
 
 fn variables(
@@ -332,7 +319,8 @@ fn variables(
             None
         } else {
             let text = value.scalar().ok_or_else(|| wrong("env"))?;
-            if text.strip_prefix('$').is_some_and(crate::env_file::is_name) {
+            let is_filled = location.context.dialect == Dialect::Gemini;
+            if !is_filled && text.strip_prefix('$').is_some_and(crate::env_file::is_name) {
                 value.note("`$NAME` is passed on as it is written; `${NAME}` would be filled in");
             }
             Some(Template::parse(&text, &location.context)?)

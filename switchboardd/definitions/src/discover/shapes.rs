@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::entry::{self, EntryLocation};
+use super::host_files::HostProjectFile;
 use crate::definition::Definition;
 use crate::document::{Document, Fields, Node, Problem, VisitResult};
 use crate::expand::Dialect;
@@ -66,6 +67,30 @@ pub fn read(document: &Document, location: &EntryLocation<'_>) -> FileContents {
     }
 }
 
+/// The servers in a file of a host, which may hold other settings. Switchboard's own entry is left out.
+pub fn read_host_file(
+    document: &Document,
+    known: &HostProjectFile,
+    location: &EntryLocation<'_>,
+) -> FileContents {
+    let VisitResult { made, problems, notes } = document.visit(|fields| {
+        let Some(node) = fields.get(known.key) else { return Some(Vec::new()) };
+        let mut location = location.clone();
+        if known.key == "servers" {
+            location.context.inputs = inputs(fields);
+        }
+        Some(many(&node.object()?, &location, true))
+    });
+    let definitions = made.flatten();
+    FileContents {
+        broken: definitions.is_none(),
+        definitions: definitions.unwrap_or_default(),
+        problems,
+        notes,
+        shape: None,
+    }
+}
+
 fn root(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Option<(Shape, Vec<Definition>)> {
     let present: Vec<&str> = SERVER_MAPS.into_iter().filter(|name| fields.get(name).is_some()).collect();
     if let [one, other, ..] = present[..] {
@@ -93,13 +118,13 @@ fn root(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Option<(Shape, Vec
                 Shape::OpenCode
             }
         };
-        return Some((shape, many(&node.object()?, &location)));
+        return Some((shape, many(&node.object()?, &location, false)));
     }
     if fields.get("name").is_some_and(|name| name.is_text()) {
         return Some((Shape::OneChild, one(fields, location)?.into_iter().collect()));
     }
     if is_flat(fields) {
-        return Some((Shape::Flat, many(fields, location)));
+        return Some((Shape::Flat, many(fields, location, false)));
     }
     if fields.get("discoverGlobs").is_some() || fields.get("suites").is_some() {
         fields.complain("is a config, not a definition of servers");
@@ -163,12 +188,14 @@ fn one(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Option<Option<Defin
     Some(Some(Definition { at: node.at(), ..entry::definition(fields, name, launch, location) }))
 }
 
-fn many(servers: &Fields<'_>, location: &EntryLocation<'_>) -> Vec<Definition> {
+/// `without_us`: Switchboard's own entry is left out, and not refused.
+fn many(servers: &Fields<'_>, location: &EntryLocation<'_>, without_us: bool) -> Vec<Definition> {
     let entries: Vec<_> = servers.entries().filter(|(name, _)| *name != "$schema").collect();
     if entries.len() > MAX_SERVERS {
         servers.complain(format!("more than {MAX_SERVERS} servers; the rest is left out"));
     }
     let entries = entries.into_iter().take(MAX_SERVERS);
+    let entries = entries.filter(|(_, node)| !(without_us && entry::is_switchboard(node)));
     entries.filter_map(|(name, node)| entry::read(name, &node, location)).collect()
 }
 

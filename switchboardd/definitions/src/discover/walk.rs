@@ -2,12 +2,12 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::host_files::{HostFileRule, identity};
 use switchboard_wire::event_loop::may_block;
 
 /// Limits on depth, folders and files, beyond any real use.
@@ -40,23 +40,40 @@ pub struct WatchedDir {
     pub rule: WatchRule,
 }
 
-/// How a glob passes through a folder; decides whether something new in it is relevant.
+/// Decides whether something new in a folder is relevant.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WatchRule {
+    Glob(GlobRule),
+    /// The folder may have files in which hosts keep servers.
+    HostFiles(HostFileRule),
+}
+
+/// How a glob passes through a folder.
 #[derive(Debug, Clone)]
-pub struct WatchRule {
+pub struct GlobRule {
     pattern: Arc<Pattern>,
     below: PathBuf,
     depth: usize,
 }
 
-impl PartialEq for WatchRule {
+impl PartialEq for GlobRule {
     fn eq(&self, other: &Self) -> bool {
         self.pattern.glob == other.pattern.glob && self.below == other.below && self.depth == other.depth
     }
 }
 
 impl WatchRule {
-    /// Whether a file or folder of this name could change what the glob matches.
+    /// Whether a file or folder of this name could change what is found.
     pub fn is_relevant(&self, name: &OsStr, may_be_folder: bool) -> bool {
+        match self {
+            Self::Glob(rule) => rule.is_relevant(name, may_be_folder),
+            Self::HostFiles(rule) => rule.is_relevant(name),
+        }
+    }
+}
+
+impl GlobRule {
+    fn is_relevant(&self, name: &OsStr, may_be_folder: bool) -> bool {
         self.pattern.is_match(&self.below.join(name))
             || (may_be_folder
                 && self.depth < self.pattern.depth
@@ -203,8 +220,8 @@ impl Walk<'_> {
                 return;
             }
             let Ok(entries) = std::fs::read_dir(&real) else { continue };
-            let rule = WatchRule { pattern: self.pattern.clone(), below: below.clone(), depth };
-            walked.dirs.push(WatchedDir { folder: real.clone(), rule });
+            let rule = GlobRule { pattern: self.pattern.clone(), below: below.clone(), depth };
+            walked.dirs.push(WatchedDir { folder: real.clone(), rule: WatchRule::Glob(rule) });
             for entry in entries.flatten() {
                 let name = entry.file_name();
                 let path = below.join(&name);
@@ -240,11 +257,6 @@ impl Walk<'_> {
         let real = link.canonicalize().ok()?;
         (real.is_dir() && (!self.confined || real.starts_with(self.real))).then_some(real)
     }
-}
-
-fn identity(folder: &Path) -> Option<(u64, u64)> {
-    let meta = std::fs::metadata(folder).ok()?;
-    Some((meta.dev(), meta.ino()))
 }
 
 /// Such alternatives may differ in the number of components.

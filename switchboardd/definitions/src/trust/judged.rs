@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::TrustStatus;
 use crate::definition::{Definition, Launch};
+use crate::discover::host_files::HostSet;
 
 /// A definition and its trust status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct JudgedDefinition {
     pub trust_status: TrustStatus,
     /// Why a definition of the user's own is held nevertheless.
     pub why_held: Option<String>,
+    /// The hosts that read it themselves, from a file of the project.
+    pub read_by: HostSet,
 }
 
 impl JudgedDefinition {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use switchboard_definitions::config::Show;
 use switchboard_definitions::definition::Launch;
+use switchboard_definitions::discover::host_files::ProjectHost;
 use switchboard_definitions::time::utc;
 use switchboard_definitions::trust::view::{mentioned, shown_url};
 
@@ -32,7 +33,11 @@ pub(super) fn workspace_state(
     let catalog = workspace.catalog();
     let Some(own) = &catalog.own else { return Value::Null };
     // With scope `workspace`, the user's own servers have processes here, too.
-    let runs_here = |suite: &Suite| suite.pool.as_ref().is_some_and(|pool| pool.workspace().is_some());
+    // So have those that are shown in some folders only.
+    let runs_here = |suite: &Suite| {
+        suite.pool.as_ref().is_some_and(|pool| pool.workspace().is_some())
+            || (!suite.of_workspace && suite.settings.workspaces.is_some())
+    };
     let is_own = |suite: &&Suite| {
         own.entries.iter().any(|entry| entry.definition.file == suite.definition.file) || runs_here(suite)
     };
@@ -67,6 +72,12 @@ pub(in crate::http) fn suite_json(catalog: &Catalog, suite: &Suite, access: Acce
     body["child"] = suite.child_name().into();
     body["file"] = json!(suite.definition.file);
     body["line"] = json!(suite.definition.at.map(|(line, _)| line));
+    if !suite.read_by.is_empty() {
+        body["readBy"] = suite.read_by.iter().map(ProjectHost::id).collect();
+    }
+    if let Some(folders) = suite.settings.workspaces.as_ref().filter(|_| !suite.of_workspace) {
+        body["workspaces"] = json!(folders);
+    }
     if let Some(waiting) = suite.pending() {
         // A version that the user has not allowed yet: show what it would run.
         body["waiting"] = json!(summary(&mentioned(waiting), MAX_SHOWN_COMMAND));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use switchboard_definitions::definition::Launch;
+use switchboard_definitions::discover::host_files::{HostSet, ProjectHost};
 use switchboard_wire::envelope::string;
 
 use crate::catalog::Catalog;
@@ -28,7 +29,10 @@ pub(super) fn collect(daemon: &Daemon) -> SavingsSnapshot {
         .chain(daemon.workspaces.all().into_iter().map(|known| (known.root.clone(), known.catalog())));
     let pools = daemon.workspace_loader.pools.all();
     for (root, catalog) in catalogs {
-        add_view(&mut all, (root, &*catalog), &pools, &mut places);
+        add_view(&mut all, (root.clone(), None, &*catalog), &pools, &mut places);
+        for (hosts, catalog) in catalog.of_hosts() {
+            add_view(&mut all, (root.clone(), Some(hosts), &**catalog), &pools, &mut places);
+        }
     }
     for session in daemon.sessions.all() {
         if !session.caller.is_command_line() {
@@ -41,13 +45,19 @@ pub(super) fn collect(daemon: &Daemon) -> SavingsSnapshot {
 
 fn session_row(all: &SavingsSnapshot, session: &Session) -> SessionRow {
     let root = session.workspace().root.clone();
+    let host = session.caller.profile().client_name().and_then(|name| ProjectHost::of_client(&name));
+    let host = host.filter(|_| session.face.child().is_none());
+    let is_of_host =
+        |view: &WorkspaceView| view.hosts.zip(host).is_some_and(|(hosts, host)| hosts.contains(host));
+    let own = all.views.iter().position(|view| view.root == root && is_of_host(view));
+    let view = own.or_else(|| all.views.iter().position(|view| view.root == root)).unwrap_or(0);
     let usage = session.caller.usage();
     let (used, fetched) =
         usage.map(|usage| (usage.used().collect(), usage.fetched().to_vec())).unwrap_or_default();
     SessionRow {
         client: session.caller.profile().client_name(),
         folder: session.folder.clone(),
-        view: all.views.iter().position(|view| view.root == root).unwrap_or(0),
+        view,
         child: session.face.child().map(ToOwned::to_owned),
         used,
         fetched,
@@ -57,7 +67,7 @@ fn session_row(all: &SavingsSnapshot, session: &Session) -> SessionRow {
 
 fn add_view(
     all: &mut SavingsSnapshot,
-    (root, catalog): (Option<PathBuf>, &Catalog),
+    (root, hosts, catalog): (Option<PathBuf>, Option<HostSet>, &Catalog),
     pools: &[Arc<Pool>],
     places: &mut SuiteRowIndex,
 ) {
@@ -75,7 +85,7 @@ fn add_view(
         suites.push(place);
     }
     let instructions = all.text(catalog.read_by_every_host());
-    all.views.push(WorkspaceView { root, instructions, suites });
+    all.views.push(WorkspaceView { root, hosts, instructions, suites });
 }
 
 fn suite_row(

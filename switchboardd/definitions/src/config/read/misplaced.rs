@@ -11,12 +11,13 @@ use super::{
 use crate::document::{Fields, Node, Problem, nearest};
 
 /// Keys that users often put one level too high, with the key that they belong under.
-pub(super) const NESTED_KEYS: [(&str, &str); 12] = [
+pub(super) const NESTED_KEYS: [(&str, &str); 13] = [
     ("expose", "suites"),
     ("allow", "suites"),
     ("deny", "suites"),
     ("redact", "suites"),
     ("confirm", "suites"),
+    ("workspaces", "suites"),
     ("scope", "pool"),
     ("elicit", "trust"),
     ("roots", "trust"),
@@ -27,8 +28,8 @@ pub(super) const NESTED_KEYS: [(&str, &str); 12] = [
 ];
 
 /// Root keys that can restrict or hide something.
-pub(super) const RESTRICTING_KEYS: [&str; 6] =
-    ["suites", "introspection", "http", "trust", "discoverGlobs", "record"];
+pub(super) const RESTRICTING_KEYS: [&str; 7] =
+    ["suites", "introspection", "http", "trust", "discoverGlobs", "projectFiles", "record"];
 
 /// Handles an unknown key that may be a misspelled known one.
 pub(super) fn mistyped(config: &mut Config, name: &str, near: Option<&str>, node: &Node<'_>) {
@@ -141,6 +142,7 @@ pub(super) fn strictest(config: &mut Config, key: &str, place: &str) {
         "trust" => config.trust = STRICTEST_TRUST,
         "pool" => config.scope = Some(Scope::Session),
         "discoverGlobs" => config.discover_globs.clear(),
+        "projectFiles" => config.project_files = false,
         "record" => config.record = RecordMode::Off,
         _ => {}
     }
@@ -175,6 +177,9 @@ pub(in super::super) fn unread(folder: &Path, text: Option<&str>, problem: &Prob
     // Without any text, the globs stay: no server can be used, and each is listed with the reason.
     if text.is_some_and(|text| mentions(text, "discoverGlobs")) {
         strictest(&mut config, "discoverGlobs", place);
+    }
+    if text.is_some_and(|text| mentions(text, "projectFiles")) {
+        strictest(&mut config, "projectFiles", place);
     }
     if text.is_none_or(|text| mentions(text, "record")) {
         strictest(&mut config, "record", place);

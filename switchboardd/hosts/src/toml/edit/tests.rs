@@ -53,3 +53,51 @@ fn only_the_path_is_changed_when_the_shim_moves() {
     let text = "[mcp_servers.switchboard]\ncommand = '/old' # here\nenabled = true\n";
     assert_eq!(set_command(text, "/new").unwrap().unwrap(), text.replace("'/old'", "\"/new\""));
 }
+
+/// Parts of files that are more often right than wrong.
+const PARTS: [&str; 30] = [
+    "[a]\n",
+    "[a.b]\n",
+    "[b]\n",
+    "[[a]]\n",
+    "[[a.b]]\n",
+    "[b.a.c]\n",
+    "a = 1\n",
+    "b = 'x'\n",
+    "a.b = true\n",
+    "a.b.c = 2\n",
+    "b.c = []\n",
+    "c = [1, [2], {a = 1}]\n",
+    "d = {a.b = 1, c = 'y'}\n",
+    "\"a\" = \"\\u0041\\n\"\n",
+    "e = \"\"\"\nx\\\n  y\"\"\"\n",
+    "f = 1_000\n",
+    "g = -2.5\n",
+    "# note\n",
+    "\n",
+    "\r\n",
+    " ",
+    "a",
+    "=",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "'",
+    "h = '''\nz'''\n",
+];
+
+proptest::proptest! {
+    #[test]
+    fn the_reader_and_the_editor_agree(parts in proptest::collection::vec(proptest::sample::select(&PARTS[..]), 0..12)) {
+        let text = parts.concat();
+        let editor = parse(&text).map(|document| to_value(document.as_item()));
+        let reader = switchboard_definitions::document::parse_toml(&text);
+        match (editor, reader) {
+            (Ok(editor), Ok(reader)) => proptest::prop_assert_eq!(super::super::super::json::to_value(&reader), editor, "{}", text),
+            (Err(_), Err(_)) => {}
+            (editor, reader) => proptest::prop_assert!(false, "{text}: {editor:?} {reader:?}"),
+        }
+    }
+}
