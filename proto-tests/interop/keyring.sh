@@ -94,7 +94,7 @@ expect() {
     esac
 }
 
-expect '0 stored `EARLY` in a file that only you can read?the keyring can't be used: *' "$(says set EARLY <<<hunter0)" "no keyring on the bus: a private file"
+expect '0 stored `EARLY` in a file that only you can read?the keyring can?t be used: *' "$(says set EARLY <<<hunter0)" "no keyring on the bus: a private file"
 
 begin_keyring
 expect '0 stored `TOKEN` in the keyring' "$(says set TOKEN <<<hunter1)" "a keyring takes the value"
@@ -117,7 +117,7 @@ dbus-send --session --print-reply --dest=org.freedesktop.secrets /org/freedeskto
 expect '{"Err":"it is locked and was not unlocked"}' "$(asks '"TOKEN"')" "a locked keyring says so"
 expect '1 *secret `TOKEN` stands in the keyring, which gave nothing: it is locked*' "$(says rm TOKEN)" "and lets nothing go"
 expect '0 *EARLY*keyring*TOKEN*keyring*' "$(says ls)" "nothing is forgotten meanwhile"
-expect '0 stored `LATE` in a file that only you can read?the keyring can't be used: it is locked*' "$(says set LATE <<<hunter4)" "a new one goes into the file"
+expect '0 stored `LATE` in a file that only you can read?the keyring can?t be used: it is locked*' "$(says set LATE <<<hunter4)" "a new one goes into the file"
 expect '*the keyring still holds an older value of `EARLY`' "$(says set EARLY <<<hunter5)" "an older value is mentioned"
 
 end_keyring
