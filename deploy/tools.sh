@@ -61,6 +61,6 @@ cargo_tool() {
     shift
     export PATH="$folder/bin:$PATH"
     [ ! -x "$folder/bin/$program" ] || return 0
-    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=false \
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=false \
         cargo install --quiet --locked --root "$folder" --target-dir "$ci_cache/tools/target" "$@" || die "the registry did not give $1, or it does not compile"
 }
