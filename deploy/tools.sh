@@ -11,6 +11,8 @@ programs=(switchboard switchboardd switchboard-ctl switchboard-guard)
 linux_targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu)
 # The oldest C library that the glibc builds run on: that of the Enterprise Linux 8 family and of Debian 10.
 glibc=2.28
+# The oldest macOS that programs are built for; compilers and linkers read the variable.
+export MACOSX_DEPLOYMENT_TARGET=12.0
 
 ziglang=ziglang==0.17.0
 cargo_zigbuild=cargo-zigbuild==0.24.0
@@ -52,11 +54,13 @@ python_tool() {
     "$target_dir/tools/python/bin/pip" install --quiet "$@"
 }
 
-# cargo_tool PROGRAM NAME@VERSION [OPTION]…: makes a cargo command from the registry callable, in a folder of the build.
+# cargo_tool PROGRAM NAME@VERSION [OPTION]…: makes a cargo command from the registry callable, built once for all clones of
+# a user. None runs for long, so that they are built quickly.
 cargo_tool() {
-    local program=$1
+    local program=$1 folder=$ci_cache/tools/$2
     shift
-    export PATH="$target_dir/tools/bin:$PATH"
-    command -v "$program" >/dev/null && return
-    cargo install --quiet --locked --root "$target_dir/tools" --target-dir "$target_dir/tools/target" "$@"
+    export PATH="$folder/bin:$PATH"
+    [ ! -x "$folder/bin/$program" ] || return 0
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=false \
+        cargo install --quiet --locked --root "$folder" --target-dir "$ci_cache/tools/target" "$@" || die "the registry did not give $1, or it does not compile"
 }

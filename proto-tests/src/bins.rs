@@ -2,6 +2,7 @@
 //! test itself.
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -28,6 +29,14 @@ impl Bins {
         [&self.switchboard, &self.switchboardd, &self.switchboard_ctl, &self.switchboard_guard]
     }
 
+    /// The C library that they are linked to, by the loader that they name right behind their headers; a static
+    /// program names none.
+    pub fn c_library(&self) -> &'static str {
+        let mut begin = Vec::new();
+        std::fs::File::open(&self.switchboardd).unwrap().take(4096).read_to_end(&mut begin).unwrap();
+        if memchr::memmem::find(&begin, b"/ld-linux").is_some() { "glibc" } else { "musl" }
+    }
+
     /// Copies them into a folder that exists. Another process copies: while this one has a file open for writing, a
     /// process that another thread starts inherits the descriptor, and the file cannot be executed.
     pub fn copy_to(&self, folder: &Path) {
@@ -39,6 +48,10 @@ impl Bins {
 /// Set in the environment of programs of ours that another program starts many times at once: everything is
 /// already built.
 pub const BUILT: &str = "PROTO_TESTS_BUILT";
+
+/// Set in the environment: the folder with the four programs of an installation that is tested or measured, if it is
+/// not this build's. `deploy/build-targets` makes such folders.
+const PROGRAMS: &str = "PROTO_TESTS_PROGRAMS";
 
 /// What is built together. The commands are built by themselves, as `deploy/build.sh` does: the features that
 /// they need would make the measured programs larger.
@@ -54,11 +67,12 @@ pub fn bins() -> &'static Bins {
         if std::env::var_os(BUILT).is_none() {
             build(&folder);
         }
+        let installed = std::env::var_os(PROGRAMS).map_or_else(|| folder.clone(), PathBuf::from);
         Bins {
-            switchboardd: folder.join("switchboardd"),
-            switchboard: folder.join("switchboard"),
-            switchboard_ctl: folder.join("switchboard-ctl"),
-            switchboard_guard: folder.join("switchboard-guard"),
+            switchboardd: installed.join("switchboardd"),
+            switchboard: installed.join("switchboard"),
+            switchboard_ctl: installed.join("switchboard-ctl"),
+            switchboard_guard: installed.join("switchboard-guard"),
             mock_child: folder.join("mock-child"),
             evil_child: folder.join("evil-child"),
             era_child: folder.join("era-child"),

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use super::bounds::promises;
 use super::report::{Report, short};
+use crate::bins::bins;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/HISTORY.md");
 
@@ -145,8 +146,7 @@ pub fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, model)| model.trim().to_owned());
-    let libc = if cfg!(target_env = "musl") { "musl" } else { "glibc" };
-    format!("{cores} × {}, {libc}", model.replace('|', " "))
+    format!("{cores} × {}, {}", model.replace('|', " "), bins().c_library())
 }
 
 pub fn today() -> String {
