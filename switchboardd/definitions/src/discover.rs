@@ -44,6 +44,8 @@ pub struct Discovery {
 pub struct WatchedPaths {
     pub folders: Vec<WatchedDir>,
     pub files: Vec<PathBuf>,
+    /// A folder could not be read, so that nobody knows what to watch in it.
+    pub is_incomplete: bool,
 }
 
 /// The last good version of each file.
@@ -66,9 +68,18 @@ pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions)
         let message = "its globs find too many files; the rest is left out";
         found.problems.push(Problem::of(&search_scope.config.file, message));
     }
-    memory.good.retain(|file, _| walked.files.binary_search(file).is_ok());
-    memory.exposed.retain(|file, _| walked.files.binary_search(file).is_ok());
-    for file in walked.files {
+    // What a folder holds that cannot be read now is not gone.
+    let mut files = walked.files;
+    for (folder, error) in walked.unread {
+        files.extend(memory.good.keys().filter(|file| file.starts_with(&folder)).cloned());
+        found.problems.push(Problem::of(&folder, format!("cannot be read: {error}")));
+        found.watched.is_incomplete = true;
+    }
+    files.sort();
+    files.dedup();
+    memory.good.retain(|file, _| files.binary_search(file).is_ok());
+    memory.exposed.retain(|file, _| files.binary_search(file).is_ok());
+    for file in files {
         let definitions = definitions(&file, search_scope, memory, &mut found);
         found.definitions.extend(definitions);
     }

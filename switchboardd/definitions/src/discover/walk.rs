@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct WalkResult {
     pub links: Vec<PathBuf>,
     /// Whether a limit was reached.
     pub cut_short: bool,
+    /// Folders that the system could not read now, below the root, and why: what they hold is unknown.
+    pub unread: Vec<(PathBuf, io::Error)>,
 }
 
 /// A folder that a glob passes through.
@@ -202,7 +205,15 @@ impl Walk<'_> {
                 walked.cut_short = true;
                 return;
             }
-            let Ok(entries) = std::fs::read_dir(&real) else { continue };
+            let entries = match std::fs::read_dir(&real) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    if is_temporary(&error) {
+                        walked.unread.push((self.root.join(&below), error));
+                    }
+                    continue;
+                }
+            };
             let rule = WatchRule { pattern: self.pattern.clone(), below: below.clone(), depth };
             walked.dirs.push(WatchedDir { folder: real.clone(), rule });
             for entry in entries.flatten() {
@@ -245,6 +256,12 @@ impl Walk<'_> {
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     let meta = std::fs::metadata(folder).ok()?;
     Some((meta.dev(), meta.ino()))
+}
+
+/// Whether the folder may be readable in a moment: no descriptors or no memory are left, or its disk did not answer.
+fn is_temporary(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    !matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// Such alternatives may differ in the number of components.
