@@ -181,7 +181,7 @@ fn every_request_is_answered_once_whatever_is_done_to_whom() {
     counted("R23", "of these with a fault", of(&stage.faults));
     counted("R23", "sessions that were gone", of(&stage.gone));
     counted("R23", "disturbances", stage.deeds.lock().unwrap().len() as u64);
-    assert!(of(&stage.answers) > of(&stage.faults) * 5 / 4, "nearly only faults");
+    assert!(of(&stage.answers) > of(&stage.faults) + 100, "nearly only faults");
 
     // Whichever daemon runs now, it is the only one; it holds no more than the first did.
     stage.home.shim().tools();
