@@ -225,7 +225,7 @@ pub const ROWS: &[Row] = &[
                 size("SWITCHBOARD_FLOOD_SECONDS", "seconds of each flood", [1, 10, 60]),
             ),
         ],
-        missing: "",
+        missing: "100 MB/s: each run says which rate it reached",
     },
     Row {
         id: "R13",
