@@ -8,6 +8,7 @@ use peer::Peer;
 mod answers;
 mod asking;
 mod dying;
+mod flood;
 mod framing;
 mod grandchild;
 mod handshake;
@@ -49,6 +50,7 @@ pub fn behaviours() -> impl Iterator<Item = Behaviour> {
         answers::TABLE,
         asking::TABLE,
         dying::TABLE,
+        flood::TABLE,
         grandchild::TABLE,
         script::TABLE,
     ]

@@ -111,6 +111,22 @@ impl Connection {
         let _ = self.stream.get_mut().write_all(bytes);
     }
 
+    /// Writes what there is room for, without waiting.
+    pub fn write_some(&mut self, bytes: &[u8]) {
+        match self.stream.get_mut() {
+            Stream::Unix(stream) => {
+                let _ = stream.set_nonblocking(true);
+                let _ = stream.write(bytes);
+                let _ = stream.set_nonblocking(false);
+            }
+            Stream::Tcp(stream) => {
+                let _ = stream.set_nonblocking(true);
+                let _ = stream.write(bytes);
+                let _ = stream.set_nonblocking(false);
+            }
+        }
+    }
+
     pub fn set_timeout(&mut self, timeout: Duration) {
         match self.stream.get_mut() {
             Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),

@@ -8,9 +8,9 @@ mod ps;
 use std::collections::HashMap;
 
 #[cfg(not(target_os = "macos"))]
-pub use proc::{all, fds, find, marked, pss_kib, rss_kib, threads, wake_ups};
+pub use proc::{all, cpu_time, fds, find, marked, pss_kib, rss_kib, threads, wake_ups};
 #[cfg(target_os = "macos")]
-pub use ps::{all, fds, find, marked, pss_kib, rss_kib, threads, wake_ups};
+pub use ps::{all, cpu_time, fds, find, marked, pss_kib, rss_kib, threads, wake_ups};
 
 /// A snapshot of one process.
 #[derive(Debug, Clone)]
@@ -52,6 +52,11 @@ mod tests {
         assert!(alive(myself));
         assert!(rss_kib(myself) > 0 && pss_kib(myself) > 0 && threads(myself) > 0 && fds(myself) > 2);
         assert!(!alive(i32::MAX));
+        let used = cpu_time(myself);
+        crate::wait::until_true("a core to work", crate::TEST_TIMEOUT, || {
+            (0..1_000_000_u64).map(std::hint::black_box).sum::<u64>();
+            cpu_time(myself) > used
+        });
         let before = wake_ups(myself);
         std::thread::sleep(std::time::Duration::from_millis(1));
         // Threads of other tests may have ended meanwhile.

@@ -134,6 +134,12 @@ impl Shim {
         }
     }
 
+    /// Like [`Self::send`]; `None` if the shim was killed.
+    pub fn try_send(&mut self, line: &str) -> Option<()> {
+        let stdin = self.stdin.as_mut().expect("stdin was closed");
+        stdin.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdin.flush()).ok()
+    }
+
     pub fn close_stdin(&mut self) {
         self.stdin = None;
     }

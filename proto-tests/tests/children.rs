@@ -210,12 +210,13 @@ fn every_behaviour_has_a_row() {
     let rows = [HANDSHAKE, LISTS, FRAMING, ANSWERS, ASKING, DYING].concat();
     let tested: BTreeSet<_> =
         rows.iter().map(|(behaviour, _)| behaviour.split(' ').next().unwrap()).collect();
-    // Two are not servers; the others have their own tests: transcripts, terminal, orphans, manifests, split and drift.
+    // Two are not servers; the others have their own tests: transcripts, terminal, orphans, manifests, split, drift and floods.
     let other_tests = BTreeSet::from([
         "annotated",
         "chain-link",
         "chains",
         "escapes",
+        "floods",
         "grandchild",
         "prompts-slow",
         "script",

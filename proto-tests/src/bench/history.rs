@@ -141,6 +141,22 @@ pub fn commit() -> String {
     if dirty.is_empty() || dirty == UNKNOWN { hash } else { format!("{hash}+") }
 }
 
+/// The last commit that changed more than documentation, with a `+` if more was changed since: runs of the same code
+/// belong together, although each adds a line to a page.
+pub fn code_commit() -> String {
+    code_commit_of(Path::new(env!("CARGO_MANIFEST_DIR")))
+}
+
+fn code_commit_of(folder: &Path) -> String {
+    let git = |args: &[&str]| {
+        let folder = folder.to_str().unwrap_or(".");
+        said("git", &[&["-C", folder], args, &["--", ":/", ":(top,exclude)*.md"]].concat())
+    };
+    let dirty = git(&["status", "--porcelain", "--untracked-files=no"]);
+    let hash = git(&["log", "-1", "--format=%h"]);
+    if dirty.is_empty() || dirty == UNKNOWN { hash } else { format!("{hash}+") }
+}
+
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -167,6 +183,34 @@ pub fn file() -> &'static Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_do_not_change_which_code_was_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
+        let git = |args: &[&str]| {
+            let own = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"];
+            let output =
+                Command::new("git").current_dir(folder.path()).args(own).args(args).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        };
+        git(&["init", "--quiet"]);
+        write("code.rs", "1");
+        write("page.md", "1");
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "-m", "first"]);
+        let first = code_commit_of(folder.path());
+        assert!(!first.ends_with('+') && first != UNKNOWN, "{first}");
+        write("page.md", "2");
+        assert_eq!(code_commit_of(folder.path()), first);
+        git(&["commit", "--quiet", "-a", "-m", "page"]);
+        assert_eq!(code_commit_of(folder.path()), first);
+        write("code.rs", "2");
+        assert_eq!(code_commit_of(folder.path()), format!("{first}+"));
+        git(&["commit", "--quiet", "-a", "-m", "code"]);
+        let second = code_commit_of(folder.path());
+        assert!(second != first && !second.ends_with('+'), "{second}");
+    }
 
     fn about(date: &str) -> [String; 3] {
         [date, "abc", "2 × a machine"].map(str::to_owned)

@@ -86,7 +86,7 @@ fn prove(options: &Options) -> Result<bool, String> {
     for arguments in slice::build_arguments(&runs, PROFILE) {
         built.extend(build_tests(root, &arguments.iter().map(String::as_str).collect::<Vec<_>>())?);
     }
-    let about = [history::today(), history::commit(), history::machine()];
+    let about = [history::today(), history::code_commit(), history::machine()];
     let state = programs.join("../proofs").join(if options.is_short { "short.json" } else { "state.json" });
     let progress = ProgressFile::open(&state, &about[1]);
     let mut prover = Prover { options, built, progress, about, failed: Vec::new() };

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::Command;
+use std::time::Duration;
 
 use super::Process;
 
@@ -54,6 +55,17 @@ pub fn threads(pid: i32) -> usize {
 
 pub fn fds(pid: i32) -> usize {
     count_descriptors(&output("lsof", &["-n", "-P", "-p", &pid.to_string(), "-F", "f"]))
+}
+
+/// The time of a core that a process has used.
+pub fn cpu_time(pid: i32) -> Duration {
+    seconds(output("ps", &["-o", "cputime=", "-p", &pid.to_string()]).trim())
+}
+
+/// `12:34.56`, or with hours in front.
+fn seconds(time: &str) -> Duration {
+    let parts = time.split(':').filter_map(|part| part.parse::<f64>().ok());
+    Duration::from_secs_f64(parts.fold(0.0, |whole, part| whole * 60.0 + part))
 }
 
 fn output(program: &str, args: &[&str]) -> String {
@@ -108,6 +120,13 @@ mod tests {
         assert!(!found.zombie && found.parent == i32::try_from(std::os::unix::process::parent_id()).unwrap());
         assert!(all().iter().any(|process| process.pid == myself));
         assert!(find(i32::MAX).is_none() && rss_kib(myself) > 0);
+    }
+
+    #[test]
+    fn times_are_minutes_and_seconds() {
+        assert_eq!(seconds("0:01.50"), Duration::from_millis(1500));
+        assert_eq!(seconds("1:02:03"), Duration::from_secs(3723));
+        assert_eq!(seconds(""), Duration::ZERO);
     }
 
     #[test]

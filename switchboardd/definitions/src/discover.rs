@@ -18,7 +18,7 @@ use crate::definition::Definition;
 use crate::document::{Document, Problem, ReadTextError, read_text};
 use crate::expand::ExpansionContext;
 use entry::EntryLocation;
-use host_files::{HostProjectFile, HostSet};
+use host_files::{HOST_FILES, HostProjectFile, HostSet};
 use walk::{WatchRule, WatchedDir};
 
 /// Where to look.
@@ -48,6 +48,8 @@ pub struct Discovery {
 pub struct WatchedPaths {
     pub folders: Vec<WatchedDir>,
     pub files: Vec<PathBuf>,
+    /// A folder could not be read, so that nobody knows what to watch in it.
+    pub is_incomplete: bool,
 }
 
 /// The last good version of each file.
@@ -70,15 +72,25 @@ pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions)
         let message = "its globs find too many files; the rest is left out";
         found.problems.push(Problem::of(&search_scope.config.file, message));
     }
-    let host_files = host_files(search_scope, &walked.files, &mut found);
+    // What a folder holds that cannot be read now is not gone.
+    let mut files = walked.files;
+    for (folder, error) in walked.unread {
+        let of_globs = |file: &&PathBuf| file.starts_with(&folder) && !is_host_file(search_scope, file);
+        files.extend(memory.good.keys().filter(of_globs).cloned());
+        found.problems.push(Problem::of(&folder, format!("cannot be read: {error}")));
+        found.watched.is_incomplete = true;
+    }
+    files.sort();
+    files.dedup();
+    let host_files = host_files(search_scope, &files, &mut found);
     let is_there = |file: &Path| {
-        walked.files.binary_search_by(|known| known.as_path().cmp(file)).is_ok()
+        files.binary_search_by(|known| known.as_path().cmp(file)).is_ok()
             || host_files.iter().any(|(known, _)| known == file)
     };
     memory.good.retain(|file, _| is_there(file));
     memory.exposed.retain(|file, _| is_there(file));
-    let walked = walked.files.iter().map(|file| (file, None));
-    for (file, host_file) in walked.chain(host_files.iter().map(|(file, known)| (file, Some(*known)))) {
+    let files = files.iter().map(|file| (file, None));
+    for (file, host_file) in files.chain(host_files.iter().map(|(file, known)| (file, Some(*known)))) {
         let definitions = definitions(file, host_file, search_scope, memory, &mut found);
         found.definitions.extend(definitions);
     }
@@ -104,6 +116,12 @@ fn host_files(
     known.files.retain(|(file, _)| walked.binary_search(file).is_err());
     found.read_by = known.files.iter().map(|(file, known)| (file.clone(), known.hosts())).collect();
     known.files
+}
+
+/// Whether it is one of the files in which hosts keep a project's servers. They are found without reading a folder.
+fn is_host_file(search_scope: SearchScope<'_>, file: &Path) -> bool {
+    let folder = &search_scope.config.folder;
+    search_scope.confined && HOST_FILES.iter().any(|known| folder.join(known.path) == file)
 }
 
 /// The definitions in a file; broken ones are replaced by their last good version.

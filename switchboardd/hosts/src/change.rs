@@ -33,6 +33,7 @@ impl Host {
                     (text, usize::from(was_there))
                 }
             };
+            self.holds_our_entry(&text)?;
             return Ok(Change::Added { text: format!("{mark}{text}"), there_before });
         };
         if !survey::is_ours(&ours) {
@@ -50,7 +51,21 @@ impl Host {
         };
         let text = moved
             .ok_or_else(|| HostFileError::new(format!("has an entry `{KEY}` that cannot be changed")))?;
+        self.holds_our_entry(&text)?;
         Ok(Change::Moved { text: format!("{mark}{text}") })
+    }
+
+    /// Refuses a change after which the file could not be read, or would not start us: a file can be written in ways
+    /// that no edit in place foresees.
+    fn holds_our_entry(&self, text: &str) -> Result<(), HostFileError> {
+        let holds = self.format.read(text).is_ok_and(|read| {
+            read.entries.iter().any(|entry| is_under_our_name(entry) && survey::is_ours(entry))
+        });
+        if holds {
+            Ok(())
+        } else {
+            Err(HostFileError::new("is written in a way that cannot be changed in place"))
+        }
     }
 
     /// Removes our entry; `None` if there is none.

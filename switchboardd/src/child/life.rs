@@ -7,6 +7,7 @@ use switchboard_definitions::definition::ResolvedCommand;
 use switchboard_wire::event_loop::try_run_blocking;
 use switchboard_wire::framing::Decoder;
 use tokio::io::AsyncReadExt;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::end_guard::EndGuard;
@@ -22,6 +23,9 @@ const CLOSED_GRACE: Duration = Duration::from_millis(250);
 const DRAIN_GRACE: Duration = Duration::from_millis(250);
 /// After its stdin was closed, how long a child may take to exit by itself.
 const STOP_GRACE: Duration = Duration::from_millis(1500);
+
+/// Frames that are handled before other tasks run: a child can write faster than anybody reads.
+const FRAMES_IN_TURN: u32 = 64;
 
 /// Bytes asked for in one read.
 const READ_CHUNK: usize = 64 * 1024;
@@ -139,6 +143,7 @@ async fn wait_for_exit(
 /// Reads whole frames until the output ends. Nothing else may poll this pipe.
 async fn read(child: &Arc<Child>, mut stdout: ProgramOutput) {
     let mut decoder = Decoder::default();
+    let mut frames = 0;
     loop {
         let buffer = decoder.buffer();
         if buffer.capacity() - buffer.len() < READ_CHUNK / 4 {
@@ -150,6 +155,11 @@ async fn read(child: &Arc<Child>, mut stdout: ProgramOutput) {
         }
         while let Some(frame) = decoder.next_frame() {
             child.on_frame(frame);
+            frames += 1;
+            if frames >= FRAMES_IN_TURN {
+                frames = 0;
+                yield_now().await;
+            }
         }
     }
     if let Some(frame) = decoder.finish() {

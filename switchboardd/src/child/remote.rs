@@ -19,7 +19,7 @@ mod inbound;
 mod notification;
 mod old_sse;
 mod post;
-mod sse;
+pub mod sse;
 mod stream;
 
 use std::collections::HashMap;

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::task::yield_now;
 
 use switchboard_definitions::definition::Redactor;
 use switchboard_wire::visible::clipped_lines;
@@ -16,6 +17,9 @@ use switchboard_wire::visible::clipped_lines;
 /// Limits for the text of one child, and for one line.
 const MAX_RING_BYTES: usize = 64 * 1024;
 const MAX_LINE_BYTES: usize = 4 * 1024;
+
+/// Lines that are stored before other tasks run: a child can write faster than anybody reads.
+const LINES_IN_TURN: u32 = 64;
 
 /// Limit of the first stdout line that is no message, in our messages.
 const MAX_FIRST_BYTES: usize = 1024;
@@ -84,6 +88,7 @@ impl StderrRing {
         let mut chunk = vec![0; 16 * 1024];
         let mut line = Vec::new();
         let mut is_cut = false;
+        let mut lines = 0;
         loop {
             let count = match stderr.read(&mut chunk).await {
                 Ok(0) | Err(_) => break,
@@ -97,7 +102,16 @@ impl StderrRing {
                     self.push(&line, is_cut, name, OutputStream::Stderr);
                     line.clear();
                     is_cut = false;
+                    lines += 1;
                 }
+                if lines >= LINES_IN_TURN {
+                    lines = 0;
+                    yield_now().await;
+                }
+            }
+            if count == chunk.len() {
+                // There is more: other tasks run between two reads.
+                yield_now().await;
             }
         }
         if !line.is_empty() {
@@ -126,13 +140,18 @@ impl StderrRing {
         if text.is_empty() {
             return;
         }
+        // Nothing is logged while the lock is held.
+        let is_first = stdout && self.stdout_lines() == 0;
+        let first = is_first.then(|| clipped_lines(&text, MAX_FIRST_BYTES));
+        match &first {
+            Some(text) => {
+                tracing::warn!(target: "child", child = name, "wrote a line to stdout that is not JSON-RPC: {text}");
+            }
+            None => tracing::debug!(target: "child", child = name, "{text}"),
+        }
         let mut kept = self.buffer.lock().expect("BUG: a push panicked");
-        if stdout && kept.stdout == 0 {
-            let text = clipped_lines(&text, MAX_FIRST_BYTES);
-            tracing::warn!(target: "child", child = name, "wrote a line to stdout that is not JSON-RPC: {text}");
-            kept.first = Some(text.into());
-        } else {
-            tracing::debug!(target: "child", child = name, "{text}");
+        if let Some(first) = first {
+            kept.first = Some(first.into());
         }
         kept.stdout += u64::from(stdout);
         kept.bytes += text.len();

@@ -5,12 +5,18 @@
 //! answered long before and costs no timer at all.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::calls::{Calls, ChildId};
 use super::{Child, Limits};
+
+/// A timer that fires so late was held up: this process was stopped, or the machine slept. What the child wrote
+/// meanwhile is read before anybody is told that it was silent.
+const OVERSLEPT: Duration = Duration::from_millis(500);
+const CATCH_UP: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 pub(super) struct CallTable {
@@ -48,7 +54,14 @@ impl Child {
             self.answer_no_roots(late);
             self.withdraw(ended, "it was not answered in time");
             match due {
-                Some(due) => drop(timeout_at(due, sooner).await),
+                Some(due) => {
+                    drop(timeout_at(due, sooner).await);
+                    let mut until = due;
+                    while until.elapsed() > OVERSLEPT {
+                        until = Instant::now() + CATCH_UP;
+                        sleep_until(until).await;
+                    }
+                }
                 None => sooner.await,
             }
         }

@@ -162,7 +162,7 @@ impl CallbackHandler {
 }
 
 /// Evaluates a callback; `None` if it does not belong to our request. Pure.
-fn judge(query: &str, expected: &ExpectedCallback) -> Option<CallbackResult> {
+pub fn judge(query: &str, expected: &ExpectedCallback) -> Option<CallbackResult> {
     let mut fields = std::collections::BTreeMap::new();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         // A repeated parameter means tampering; reject.

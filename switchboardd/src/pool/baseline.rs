@@ -239,6 +239,8 @@ impl ToolBaseline {
             tools.tools.iter().map(|tool| ListedText { name: &tool.name, raw: tool.raw.get() }).collect();
         let stamp = self.store.stamp(&self.file, &self.name);
         let compared = self.store.compare(&self.file, &self.name, &texts, version);
+        // A record that could not be read is read again with the next list: for a moment, descriptors may be short.
+        let stamp = stamp.filter(|_| compared.is_ok());
         let (drift, is_news) = match compared {
             Ok(compared) => (Arc::new(compared.drift), compared.is_news),
             Err(error) => self.unknown(&error, &texts),

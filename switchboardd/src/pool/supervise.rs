@@ -117,10 +117,15 @@ impl Pool {
         if due > now {
             return due;
         }
-        if member.is_idle() && state.is_surplus(member) && self.subscriptions.subscribed_uris(None).is_empty()
-        {
-            tracing::info!(target: "pool", child = &*self.name, pid = member.pid(), "idle for {} s", idle.as_secs());
+        let stops = member.is_idle()
+            && state.is_surplus(member)
+            && self.subscriptions.subscribed_uris(None).is_empty();
+        if stops {
             member.stop();
+        }
+        drop(state);
+        if stops {
+            tracing::info!(target: "pool", child = &*self.name, pid = member.pid(), "idle for {} s", idle.as_secs());
         }
         // In use, or a spare: check again after the same time.
         now + idle.max(LIST_CHANGE_DEBOUNCE)

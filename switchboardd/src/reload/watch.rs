@@ -59,6 +59,7 @@ enum Rule {
 
 impl WatchPlan {
     pub fn add(&mut self, watched: &WatchedPaths) {
+        self.poll |= watched.is_incomplete;
         for dir in &watched.folders {
             self.rule(&dir.folder, Rule::Discovery(dir.rule.clone()));
         }

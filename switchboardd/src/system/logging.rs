@@ -107,7 +107,11 @@ pub fn init(format: LogFormat, state: &Path) {
         tracing::warn!(target: "log", "{unknown}; this is `info`");
     }
     // Panics go to the same log as everything else.
-    std::panic::set_hook(Box::new(|panic| tracing::error!(target: "panic", "{panic}")));
+    std::panic::set_hook(Box::new(|panic| {
+        if !switchboard_wire::event_loop::is_asking_for_a_thread() {
+            tracing::error!(target: "panic", "{panic}");
+        }
+    }));
 }
 
 /// Escapes characters that hide or reorder text. Escape sequences stay: they are our own colours, `tracing`

@@ -79,6 +79,14 @@ impl Host {
         post(&mut connection, MAILBOX, &headers, &body).await.body
     }
 
+    /// Like `poll`; `None` if the connection is closed.
+    pub(crate) async fn try_poll(&self, after: u64, wait_ms: u64) -> Option<Value> {
+        let mut connection = connect(&self.connector, &self.peer).await;
+        let headers = [(SESSION_HEADER, self.session.clone())];
+        let body = json!({"after": after, "waitMs": wait_ms});
+        Some(try_post(&mut connection, MAILBOX, &headers, &body).await?.body)
+    }
+
     /// The JSON answer of a route to a GET.
     pub(crate) async fn get(&self, path: &str) -> Value {
         let mut connection = connect(&self.connector, &self.peer).await;
@@ -97,6 +105,15 @@ impl Host {
         self.send_numbered(self.next_number(), message).await
     }
 
+    /// Like `send`; `None` if the connection is closed.
+    pub(crate) async fn try_send(&self, mut message: Value) -> Option<Response> {
+        let number = self.next_number();
+        message["id"] = number.into();
+        let mut connection = connect(&self.connector, &self.peer).await;
+        let headers = [(SESSION_HEADER, self.session.clone()), (SEQ_HEADER, number.to_string())];
+        try_post(&mut connection, PROXY, &headers, &message).await
+    }
+
     pub(crate) async fn send_numbered(&self, number: u64, mut message: Value) -> Response {
         if message.get("id").is_some() {
             message["id"] = number.into();
@@ -109,6 +126,17 @@ impl Host {
         }
         response
     }
+}
+
+/// Posts to a route of `/control`; `None` if the connection is closed.
+pub(crate) async fn control(
+    connector: &MemoryConnector,
+    peer: &Peer,
+    order: &str,
+    body: &Value,
+) -> Option<Response> {
+    let mut connection = connect(connector, peer).await;
+    try_post(&mut connection, &format!("/control/{order}"), &[], body).await
 }
 
 async fn connect(connector: &MemoryConnector, peer: &Peer) -> SendRequest<Full<Bytes>> {
@@ -124,11 +152,20 @@ async fn post(
     headers: &[(&str, String)],
     body: &Value,
 ) -> Response {
+    try_post(connection, path, headers, body).await.expect("the connection stays open")
+}
+
+async fn try_post(
+    connection: &mut SendRequest<Full<Bytes>>,
+    path: &str,
+    headers: &[(&str, String)],
+    body: &Value,
+) -> Option<Response> {
     let mut request = hyper::Request::post(path).header("content-type", "application/json");
     for (name, value) in headers {
         request = request.header(*name, value);
     }
-    exchange(connection, request, Bytes::from(body.to_string())).await
+    try_exchange(connection, request, Bytes::from(body.to_string())).await
 }
 
 async fn exchange(
@@ -136,10 +173,18 @@ async fn exchange(
     request: hyper::http::request::Builder,
     body: Bytes,
 ) -> Response {
+    try_exchange(connection, request, body).await.expect("the connection stays open")
+}
+
+async fn try_exchange(
+    connection: &mut SendRequest<Full<Bytes>>,
+    request: hyper::http::request::Builder,
+    body: Bytes,
+) -> Option<Response> {
     let request = request.header("host", "localhost").body(Full::new(body)).unwrap();
-    let answer = connection.send_request(request).await.unwrap();
+    let answer = connection.send_request(request).await.ok()?;
     let status = answer.status().as_u16();
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body = answer.into_body().collect().await.ok()?.to_bytes();
     let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
-    Response { status, body }
+    Some(Response { status, body })
 }

@@ -116,10 +116,20 @@ impl SimulatedDaemon {
         self.connector.connect(peer).await.unwrap()
     }
 
+    /// Gives an order, as the commands do.
+    pub(crate) async fn control(&self, order: &str, body: &Value) -> Option<host::Response> {
+        host::control(&self.connector, &self.peer, order, body).await
+    }
+
     /// Begins to stop the daemon.
     pub(crate) fn stop(&mut self, how: Stop) {
         let stop = self.stop.take().expect("it is stopped once");
         stop.send(how).expect("it serves");
+    }
+
+    /// Waits until the daemon has stopped; false if it panicked.
+    pub(crate) async fn ended(mut self) -> bool {
+        (&mut self.running).await.is_ok()
     }
 
     /// Waits until the daemon has stopped.

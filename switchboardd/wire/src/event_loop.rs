@@ -8,10 +8,18 @@
 //! a task of the runtime and takes no virtual time.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 
 thread_local! {
     static IS_EVENT_LOOP: Cell<bool> = const { Cell::new(false) };
     static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
+    static IS_ASKING_FOR_A_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread only says that the system gives no thread for blocking work, which is handled.
+pub fn is_asking_for_a_thread() -> bool {
+    IS_ASKING_FOR_A_THREAD.get()
 }
 
 /// While this lives, the current thread is the event loop.
@@ -76,14 +84,37 @@ pub async fn try_run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send
     on_blocking_thread(work).await.ok()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place where blocking work leaves the event loop")]
 fn on_blocking_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {
     if IS_SIMULATED.get() {
         return tokio::spawn(async move { run_here(work) });
     }
-    tokio::task::spawn_blocking(work)
+    match on_pool(&tokio::runtime::Handle::current(), work) {
+        Ok(running) => running,
+        // A user who may start no more threads needs an answer all the same. That it may wait for a disk is the lesser evil.
+        Err(work) => tokio::spawn(async move { run_here(work) }),
+    }
+}
+
+/// Gives the work back if no thread runs and the system refuses to create one.
+fn on_pool<T: Send + 'static, W: FnOnce() -> T + Send + 'static>(
+    runtime: &tokio::runtime::Handle,
+    work: W,
+) -> Result<tokio::task::JoinHandle<T>, W> {
+    // Whoever takes it runs it: `spawn_blocking` panics without a thread, after it has queued the work for a later one.
+    let work = Arc::new(Mutex::new(Some(work)));
+    let take = |work: &Mutex<Option<W>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let queued = work.clone();
+    let run = move || match take(&queued) {
+        Some(work) => work(),
+        // Nobody waits for it.
+        None => resume_unwind(Box::new("it was run on another thread")),
+    };
+    IS_ASKING_FOR_A_THREAD.set(true);
+    let started = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(run)));
+    IS_ASKING_FOR_A_THREAD.set(false);
+    started.map_err(|_| take(&work).expect("BUG: there is no thread that could have taken it"))
 }
 
 /// Runs blocking work whose result nobody needs: on this thread, unless it is the event loop. For use in
@@ -161,6 +192,27 @@ mod tests {
         assert!(std::panic::catch_unwind(may_block).is_err());
         assert_eq!(try_run_blocking(|| -> i32 { panic!("on purpose") }).await, None);
         assert!(std::panic::catch_unwind(may_block).is_err());
+    }
+
+    #[test]
+    fn work_runs_on_this_thread_if_no_other_can_be_created() {
+        let builder = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_all();
+            builder
+        };
+        // Too large a stack for any address space.
+        let without_threads = builder().thread_stack_size(1 << 60).build().unwrap();
+        let (serving, here) = (Serving::begin(), std::thread::current().id());
+        let work = move || {
+            may_block();
+            std::thread::current().id() == here
+        };
+        assert!(without_threads.block_on(run_blocking(work)));
+        assert_eq!(without_threads.block_on(try_run_blocking(work)), Some(true));
+        assert!(!is_asking_for_a_thread());
+        assert!(!builder().build().unwrap().block_on(run_blocking(work)));
+        drop(serving);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ pub struct WalkResult {
     pub links: Vec<PathBuf>,
     /// Whether a limit was reached.
     pub cut_short: bool,
+    /// Folders that the system could not read now, below the root, and why: what they hold is unknown.
+    pub unread: Vec<(PathBuf, io::Error)>,
 }
 
 /// A folder that a glob passes through.
@@ -219,7 +222,15 @@ impl Walk<'_> {
                 walked.cut_short = true;
                 return;
             }
-            let Ok(entries) = std::fs::read_dir(&real) else { continue };
+            let entries = match std::fs::read_dir(&real) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    if is_temporary(&error) {
+                        walked.unread.push((self.root.join(&below), error));
+                    }
+                    continue;
+                }
+            };
             let rule = GlobRule { pattern: self.pattern.clone(), below: below.clone(), depth };
             walked.dirs.push(WatchedDir { folder: real.clone(), rule: WatchRule::Glob(rule) });
             for entry in entries.flatten() {
@@ -257,6 +268,12 @@ impl Walk<'_> {
         let real = link.canonicalize().ok()?;
         (real.is_dir() && (!self.confined || real.starts_with(self.real))).then_some(real)
     }
+}
+
+/// Whether the folder may be readable in a moment: no descriptors or no memory are left, or its disk did not answer.
+fn is_temporary(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    !matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// Such alternatives may differ in the number of components.

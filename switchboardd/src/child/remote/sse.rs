@@ -19,7 +19,7 @@ const LONGEST_ID: usize = 1024;
 const LONGEST_NAME: usize = 128;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub enum Event {
     /// `name` is empty if the stream did not give one.
     Message { name: Box<str>, data: Bytes },
     /// Its bytes were dropped.
@@ -27,7 +27,7 @@ pub(super) enum Event {
 }
 
 #[derive(Debug)]
-pub(super) struct Parser {
+pub struct Parser {
     limit: usize,
     /// The current, incomplete line.
     line: Vec<u8>,
@@ -48,7 +48,7 @@ pub(super) struct Parser {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Parser {
-    pub(super) fn new(limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Self {
             limit,
             line: Vec::new(),
@@ -65,7 +65,7 @@ impl Parser {
     }
 
     /// Returns the events that these bytes complete.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
         let mut events = Vec::new();
         let mut rest = self.without_mark(bytes);
         while !rest.is_empty() {
@@ -90,17 +90,17 @@ impl Parser {
     }
 
     /// The event id from which a broken stream can be resumed.
-    pub(super) fn last_id(&self) -> Option<&str> {
+    pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 
     /// The size of the current event so far, if it is already over the limit.
-    pub(super) fn too_much(&self) -> Option<u64> {
+    pub fn too_much(&self) -> Option<u64> {
         self.over.then_some(self.seen)
     }
 
     /// The pause before a reconnect, if the server has set one.
-    pub(super) fn retry(&self) -> Option<Duration> {
+    pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
