@@ -82,7 +82,7 @@ fn exec(program: &Path, args: &[OsString]) -> String {
     command.envs(env::var_os("SHELL").map(|shell| (HOSTS_SHELL, shell)));
     command.env("LISTEN_FDS", "1").env("LISTEN_PID", std::process::id().to_string());
     let error = command.exec();
-    binary::no_exec(program, &error)
+    binary::no_exec(Path::new(command.get_program()), &error)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the exec that makes this process the daemon")]

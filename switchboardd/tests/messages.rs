@@ -18,8 +18,15 @@ enum Reader {
 }
 
 /// Sources whose texts go to a model, in results of calls and in lists.
-const MODEL: &[&str] =
-    &["src/suite", "src/face", "src/signature", "mcp/src", "src/session", "src/catalog/listed_tools"];
+const MODEL: &[&str] = &[
+    "src/suite",
+    "src/face",
+    "src/signature",
+    "mcp/src",
+    "src/session",
+    "src/catalog/listed_tools",
+    "src/catalog/host_catalogs",
+];
 
 /// Words that are searched for, and no messages.
 const WORD_LISTS: &str = "src/search/";
@@ -103,6 +110,7 @@ const USER_WORDS: &[(&str, &str)] = &[
 /// Texts that use such a word with reason: a part of each, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("--child", "the flag, which scripts use"),
+    ("`workspaces`", "a key of the config"),
     ("`child`", "a key of the JSON that is a contract"),
     ("host: localhost", "a header of HTTP"),
     ("it needs a host and must", "the part of a URL"),
