@@ -251,7 +251,7 @@ fn a_question_with_two_hosts_in_flight_is_refused_with_advice() {
     for kind in ["elicitation", "sampling"] {
         let answer = ask(&mut one, kind);
         assert!(
-            answer["error"]["message"].as_str().unwrap_or_default().contains("scope: session"),
+            answer["error"]["message"].as_str().unwrap_or_default().contains("`pool.scope` `session`"),
             "{answer}"
         );
     }
@@ -330,7 +330,10 @@ fn a_timed_out_call_stays_a_candidate_until_the_child_answers() {
     let (mut one, mut two) = (home.shim(), home.shim());
     assert!(two.call("k", "hang", "{}").contains("700"));
     let answer = ask(&mut one, "elicitation");
-    assert!(answer["error"]["message"].as_str().unwrap_or_default().contains("scope: session"), "{answer}");
+    assert!(
+        answer["error"]["message"].as_str().unwrap_or_default().contains("`pool.scope` `session`"),
+        "{answer}"
+    );
 }
 
 #[test]

@@ -149,7 +149,7 @@ impl Host {
 
     async fn lists(&self) {
         let tools = self.sdk.list_all_tools().await.unwrap();
-        assert_eq!(tools.len(), 41);
+        assert_eq!(tools.len(), 42);
         assert!(tools.iter().any(|tool| tool.name == "test_structured_list" && tool.output_schema.is_some()));
         let prompts = self.sdk.list_all_prompts().await.unwrap();
         assert_eq!(prompts.len(), 5);

@@ -3,6 +3,7 @@
 //! The command reads the files itself, so it works without a daemon; a running daemon adds its state.
 
 mod denied;
+mod failures;
 mod variables;
 
 pub(super) use denied::denied_or;
@@ -22,12 +23,12 @@ use switchboard_wire::visible::visible;
 use super::CliExit;
 use super::allow::drift;
 use super::ask::{AskError, send_order};
-use super::brief::brief;
 use super::local_config::LocalConfig;
 use super::local_time::with_local_time;
 use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
 use super::shell_word::shell_word;
 use crate::args::Args;
+use failures::failures;
 use switchboardd::Layer;
 use switchboardd::RootsOf;
 use switchboardd::child::Runners;
@@ -390,29 +391,6 @@ fn limit(ms: &Value) -> String {
     }
 }
 
-/// Exits, the last error and the last output; what happened several times is shown once.
-fn failures(live: &Value) -> Vec<Fact> {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut facts: Vec<Fact> = Vec::new();
-    let exits = list(&live["exits"]);
-    for same in exits.chunk_by(|one, next| one["what"] == next["what"]) {
-        let what = same[0]["what"].as_str().unwrap_or("-");
-        let last = same.iter().filter_map(|exit| exit["ageMs"].as_u64()).min().unwrap_or(0);
-        let times = if same.len() == 1 { String::new() } else { format!(" ({} times)", same.len()) };
-        facts.push(("exit", format!("{} ago{times}: {}", age(last), brief(what))));
-    }
-    let is_told = |error: &&str| !exits.iter().any(|exit| exit["what"] == *error);
-    if let Some(error) = live["lastError"].as_str().filter(is_told) {
-        facts.push(("error", brief(error)));
-    }
-    for line in list(&live["stderr"]) {
-        let text = line["text"].as_str().unwrap_or_default();
-        let stream = if line["stream"] == "stdout" { "stdout" } else { "stderr" };
-        facts.push((stream, with_local_time(&format!("{} {text}", line["at"].as_str().unwrap_or("-")))));
-    }
-    facts
-}
-
 fn as_json(found: &FoundDefinition<'_>, facts: &[Fact], next: &[String], live: Option<&Value>) -> Value {
     let trust_status = match found.trust_status {
         TrustStatus::Allowed => "allowed",
@@ -432,29 +410,4 @@ fn as_json(found: &FoundDefinition<'_>, facts: &[Fact], next: &[String], live: O
         "next": next,
         "live": live,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_is_shown_once() {
-        let live = json!({
-            "exits": [{ "ageMs": 1000, "what": "exited with status 1: no key" }],
-            "lastError": "exited with status 1: no key",
-            "stderr": [{ "at": "t1", "text": "no key" }, { "at": "t2", "text": "something else" }],
-        });
-        let mut live = live;
-        let expected = [
-            ("exit", "1 s ago: exited with status 1: no key".to_owned()),
-            ("stderr", "t1 no key".to_owned()),
-            ("stderr", "t2 something else".to_owned()),
-        ];
-        assert_eq!(failures(&live), expected);
-        let again = json!({ "ageMs": 9000, "what": "exited with status 1: no key" });
-        live["exits"].as_array_mut().unwrap().push(again);
-        assert_eq!(failures(&live)[0].1, "1 s ago (2 times): exited with status 1: no key");
-        assert_eq!(failures(&live).len(), 3);
-    }
 }

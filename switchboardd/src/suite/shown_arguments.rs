@@ -8,7 +8,7 @@ use switchboard_wire::visible::{clipped, visible};
 
 /// Limits in bytes: of one value, so that a long one pushes no other out of sight (the lower ones for calls with many
 /// arguments), and of all.
-const MAX_VALUES: [usize; 4] = [600, 200, 80, 40];
+const MAX_VALUES: [usize; 5] = [600, 200, 80, 40, 24];
 const MAX_ALL: usize = 6000;
 /// Deeper values are shown as they are written.
 const MAX_DEPTH: usize = 32;
