@@ -10,6 +10,7 @@ use libfuzzer_sys::fuzz_target;
 
 #[path = "../../switchboardd/tests/sim/simulation.rs"]
 mod simulation;
+#[expect(dead_code, reason = "the other driver uses the rest")]
 #[path = "../../switchboardd/tests/fuzz/targets/targets.rs"]
 mod targets;
 
