@@ -14,6 +14,7 @@ pub mod eras;
 pub mod floor;
 pub mod growth;
 pub mod history;
+pub mod instructions;
 pub mod latency;
 pub mod machine;
 pub mod memory;
@@ -49,8 +50,9 @@ impl Effort {
 pub type Measure = fn(Effort, &mut Report);
 
 /// All measurements, by name.
-pub const MEASURES: [(&str, Measure); 10] = [
+pub const MEASURES: [(&str, Measure); 11] = [
     ("latency", latency::measure),
+    ("instructions", instructions::measure),
     ("large", latency::large),
     ("throughput", throughput::measure),
     ("starts", starts::measure),

@@ -72,7 +72,7 @@ impl Machine {
         let of_ratio = |most: f64| (1.0 + (most * slack - 1.0).max(0.0) * self.allowance()) / most;
         match promise.bound {
             Bound::AtMost(_) if matches!(unit, "us" | "ms") => slack * self.allowance(),
-            Bound::AtMost(_) | Bound::AtMostAnywhere(_) => slack,
+            Bound::AtMost(_) | Bound::AtMostAnywhere(_) | Bound::FloorAnywhere(_) => slack,
             Bound::Floor(most) => of_ratio(most),
             Bound::Share { floor, .. } => of_ratio(1.0 / floor),
         }

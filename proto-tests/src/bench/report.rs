@@ -43,7 +43,7 @@ impl Row {
     pub fn key_figure(&self) -> Option<f64> {
         match self.promise()?.bound {
             Bound::AtMost(_) | Bound::AtMostAnywhere(_) => Some(self.ours),
-            Bound::Floor(_) | Bound::Share { .. } => self.to_floor,
+            Bound::Floor(_) | Bound::FloorAnywhere(_) | Bound::Share { .. } => self.to_floor,
         }
     }
 
@@ -54,7 +54,7 @@ impl Row {
         let ratio = |ratio: Option<f64>| ratio.unwrap_or(f64::NAN);
         Some(match promise.bound {
             Bound::AtMost(most) | Bound::AtMostAnywhere(most) => self.ours / most,
-            Bound::Floor(most) => ratio(self.to_floor) / most,
+            Bound::Floor(most) | Bound::FloorAnywhere(most) => ratio(self.to_floor) / most,
             Bound::Share { floor, direct } => {
                 let (of_floor, of_direct) = (floor / ratio(self.to_floor), direct / ratio(self.to_direct));
                 if of_floor.is_nan() || of_floor > of_direct { of_floor } else { of_direct }
@@ -85,7 +85,7 @@ impl Row {
     fn bound_text(&self) -> String {
         match self.promise().map(|promise| promise.bound) {
             None => String::new(),
-            Some(Bound::Floor(most)) => format!("<= {most} x floor"),
+            Some(Bound::Floor(most) | Bound::FloorAnywhere(most)) => format!("<= {most} x floor"),
             Some(Bound::Share { floor, direct }) => format!(">= {floor} of floor, {direct} of D"),
             Some(Bound::AtMost(value) | Bound::AtMostAnywhere(value)) => {
                 format!("<= {} {}", short(value), self.unit).trim_end().to_owned()

@@ -39,7 +39,7 @@ pub struct PipedProcess {
 }
 
 impl PipedProcess {
-    fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let input = child.stdin.take().unwrap().into();
@@ -73,13 +73,14 @@ impl Default for BaselineSetup {
 
 impl BaselineSetup {
     pub fn new() -> Self {
+        Self::with_daemon(Command::new(&bins().bench_part))
+    }
+
+    /// `program` starts `bench-part`.
+    pub fn with_daemon(mut program: Command) -> Self {
         let mut floor = Self::without_daemon();
-        let mut process = Command::new(&bins().bench_part)
-            .args(floor.daemon_command())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut process =
+            program.args(floor.daemon_command()).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
         floor.port = port.trim().parse().unwrap();
@@ -107,7 +108,12 @@ impl BaselineSetup {
     }
 
     pub fn shim(&self) -> PipedProcess {
-        PipedProcess::start(Command::new(&bins().bench_part).arg("floor-shim").arg(self.socket()))
+        self.shim_by(Command::new(&bins().bench_part))
+    }
+
+    /// `program` starts `bench-part`.
+    pub fn shim_by(&self, mut program: Command) -> PipedProcess {
+        PipedProcess::start(program.arg("floor-shim").arg(self.socket()))
     }
 
     /// A shim that starts its daemon.
@@ -176,8 +182,12 @@ impl SwitchboardSetup {
 
     /// A shim before its handshake.
     pub fn shim(&self) -> PipedProcess {
-        let mut command = Command::new(&bins().switchboard);
-        command
+        self.shim_by(Command::new(&bins().switchboard))
+    }
+
+    /// `program` starts `switchboard`.
+    pub fn shim_by(&self, mut program: Command) -> PipedProcess {
+        program
             .arg("--socket")
             .arg(self.home.socket())
             .arg("--workspace")
@@ -185,7 +195,7 @@ impl SwitchboardSetup {
             .env_clear()
             .envs(self.home.environment())
             .current_dir(self.home.workspace());
-        PipedProcess::start(&mut command)
+        PipedProcess::start(&mut program)
     }
 
     /// A shim after its handshake, with the child running.
