@@ -391,11 +391,13 @@ fn imported_servers_can_be_removed_from_their_host() {
         let home = Home::new();
         let before = sample(vector);
         let file = home.write(file, &before);
+        set_up(&home, &["--host", host]);
+        let with_ours = fs::read_to_string(&file).unwrap();
         let told = said(&home, &["import", "--remove", "--yes"], 0);
         assert!(told.contains("the imported servers were removed"), "{host}: {told}");
         let after = fs::read_to_string(&file).unwrap();
-        assert!(after.len() < before.len() && is_kept(&after.replace(" []", ""), &before), "{host}: {after}");
-        set_up(&home, &["--host", host]);
+        let is_rest = is_kept(&after.replace(" []", ""), &with_ours);
+        assert!(after.len() < with_ours.len() && is_rest, "{host}: {after}");
         let told: Value = serde_json::from_str(&said(&home, &["import", "--json"], 0)).unwrap();
         let left = told["servers"].as_array().unwrap();
         assert!(left.iter().all(|server| server["result"] == "left out"), "{host}: {told}");
@@ -435,8 +437,8 @@ fn undo_restores_removed_servers_in_a_file_that_changed_since() {
     for (host, file, vector, servers) in SAMPLES {
         let home = Home::new();
         let file = home.write(file, &sample(vector));
-        said(&home, &["import", "--remove", "--yes"], 0);
         set_up(&home, &["--host", host]);
+        said(&home, &["import", "--remove", "--yes"], 0);
         let text = fs::read_to_string(&file).unwrap();
         let changed = match host {
             "codex" | "continue" => format!("# changed\n{text}"),
@@ -694,6 +696,7 @@ fn undo_restores_a_file_that_was_deleted_since() {
     assert!(set_up(&home, &["--host", "cursor"]).contains("Cursor: set up"));
     said(&home, &["undo", "--yes"], 0);
     assert_eq!(fs::read_to_string(&file).unwrap(), sample("cursor.json"));
+    set_up(&home, &["--host", "cursor"]);
     said(&home, &["import", "--remove", "--yes"], 0);
     fs::remove_dir_all(home.path().join(".cursor")).unwrap();
     assert!(said(&home, &["undo", "--yes"], 0).contains("restored as it was"));
