@@ -92,7 +92,19 @@ fn two_workspaces_and_three_sessions_have_two_processes_that_share_nothing() {
         assert_eq!(suite["children"][0]["pid"], pid, "{suite}");
     }
     let told = String::from_utf8(home.command(&["status"]).stdout).unwrap();
-    assert!(told.matches("\n  k ").count() >= 2, "{told}");
+    // Once for each project, not among the user's own.
+    let listed = told.split(" running").next().unwrap();
+    // The command's own folder is the third.
+    assert_eq!(listed.matches("\n  k ").count(), 3, "{told}");
+    assert_eq!(told.matches("1 server of ").count(), 3, "{told}");
+    let explained = |folder: &Path| {
+        let args = ["explain", "k", "--workspace", folder.to_str().unwrap()];
+        String::from_utf8(home.command(&args).stdout).unwrap()
+    };
+    let root = real(one.path());
+    let here = explained(&root);
+    assert!(here.contains(&format!("{}/docs", root.display())), "{here}");
+    assert!(!here.contains(&format!("{}/docs", home.config_folder().display())), "{here}");
     let metrics = daemon.endpoint().get("/metrics").text();
     assert!(
         metrics.lines().any(|line| line.starts_with("switchboard_pool_size{")

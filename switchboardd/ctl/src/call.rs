@@ -14,7 +14,7 @@ use arguments::TypedArguments;
 use super::CliExit;
 use super::ask::{AskError, send_order};
 use super::call_result::{is_refusal, print_result};
-use super::daemon_session::{DaemonSession, request};
+use super::daemon_session::{DaemonMessage, DaemonSession, request};
 use super::explain::denied_or;
 use super::form;
 use super::introspect;
@@ -139,7 +139,8 @@ struct CallProgress {
 
 impl CallProgress {
     /// Returns a reply if the message was a request.
-    async fn on_message(&mut self, server: &str, message: &Value, asks: bool) -> Option<Value> {
+    async fn on_message(&mut self, server: &str, message: &DaemonMessage, asks: bool) -> Option<Value> {
+        let DaemonMessage { value: message, fields } = message;
         let reply = |result: Value| json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
         match message["method"].as_str()? {
             "notifications/progress" => self.progress(&message["params"]),
@@ -147,7 +148,7 @@ impl CallProgress {
             "elicitation/create" => {
                 self.clear();
                 let result = if asks {
-                    form::ask(server, &message["params"]).await
+                    form::ask(server, &message["params"], fields).await
                 } else {
                     remark!(
                         "switchboard: `{server}` asked a question, which was declined because this is not a terminal"
