@@ -50,13 +50,13 @@ fn nothing_is_written_before_a_yes() {
     let start = |args: &[&str]| Terminal::start(&home, &home.workspace(), args, &[("NO_COLOR", "1")]);
     for command in [&["import", "--no-start"][..], &["import", "--no-start", "--remove"]] {
         let screen = start(command).answer_all("n\n");
-        assert!(screen.text.contains("take 4 servers and store 1 secret? [y/N]"), "{}", screen.text);
+        assert!(screen.text.contains("import 4 servers and store 1 secret? [y/N]"), "{}", screen.text);
         assert!(screen.text.contains("nothing was changed"), "{}", screen.text);
         assert_eq!(screen.text.matches("[y/N]").count(), 1, "{}", screen.text);
     }
     assert!(own(&home).is_empty() && !home.state_folder().join("secrets").exists());
     let screen = start(&["import", "--no-start"]).answer_all("y\n");
-    assert!(screen.text.contains("4 servers taken"), "{}", screen.text);
+    assert!(screen.text.contains("4 servers imported"), "{}", screen.text);
     assert_eq!(own(&home), ["box", "github", "time", "time-2"]);
 }
 
@@ -82,19 +82,19 @@ fn a_dry_run_speaks_of_what_would_be_and_of_all() {
     let home = home();
     let told = out(&home.command(&["import", "--dry-run"]));
     for part in [
-        "time (Claude Code): would be taken as `time`",
-        "its secrets would be stored as `MCP_GITHUB_TOKEN`",
+        "time (Claude Code): would be imported as `time`",
+        "its secret would be stored as `MCP_GITHUB_TOKEN`",
         "wide (Cursor): the same server as `time`",
-        "nothing (Cursor): would be left out: it has arguments but no command",
+        "nothing (Cursor): would be skipped: it has arguments but no command",
         "this one is `time-2` and looks the same; `switchboard remove time-2`",
-        "4 servers would be taken, 1 duplicate, 1 would be left out",
+        "4 servers would be imported, 1 duplicate, 1 would be skipped",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
     let told = out(&home.command(&["import", "--no-start"]));
-    assert!(told.ends_with("4 servers taken, 1 duplicate, 1 left out\n"), "{told}");
+    assert!(told.ends_with("4 servers imported, 1 duplicate, 1 skipped\n"), "{told}");
     let told = out(&home.command(&["import", "--no-start"]));
-    assert!(told.ends_with("no new servers, 5 already there, 1 left out\n"), "{told}");
+    assert!(told.ends_with("no new servers, 5 already there, 1 skipped\n"), "{told}");
     assert!(told.contains("time (Claude Code): already there as `time`"), "{told}");
 }
 
@@ -113,7 +113,7 @@ fn editors_have_one_order() {
     let removed = out(&home.command(&["import", "--no-start", "--remove", "--yes"]));
     let undone = out(&home.command(&["undo", "--yes"]));
     assert_eq!(order(&removed), order(&undone));
-    let listed: Vec<&str> = removed.lines().filter(|line| line.contains(": taken as")).collect();
+    let listed: Vec<&str> = removed.lines().filter(|line| line.contains(": imported as")).collect();
     let place = |name: &str| listed.iter().position(|line| line.contains(name)).unwrap();
     let mut by_list = order(&removed);
     by_list.sort_by_key(|name| place(&format!("({name}")));

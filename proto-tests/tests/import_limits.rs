@@ -225,7 +225,7 @@ fn a_server_whose_limits_cannot_be_carried_over_stays_in_every_host() {
         let told = said(&home, &["import", "--remove", "--yes"], 1);
         for host in ["Cursor", "OpenCode"] {
             let line =
-                told.lines().find(|line| line.starts_with(&format!("fs ({host}): left out: "))).unwrap();
+                told.lines().find(|line| line.starts_with(&format!("fs ({host}): skipped: "))).unwrap();
             assert!(line.contains(why) && line.ends_with("it stays where it is"), "{line}");
         }
         assert_eq!(fs::read_to_string(&opencode).unwrap(), open(rules));
@@ -258,19 +258,17 @@ fn servers_that_are_off_by_name_are_left_out() {
     });
     home.write(".claude.json", &claude.to_string());
     let told = said(&home, &["import"], 0);
-    assert!(told.contains("a (Gemini CLI): taken as `a`"), "{told}");
+    assert!(told.contains("a (Gemini CLI): imported as `a`"), "{told}");
     assert!(
-        told.contains("b (Gemini CLI): left out: it is turned off in Gemini CLI (`mcp.excluded`)"),
+        told.contains("b (Gemini CLI): skipped: it is turned off in Gemini CLI (`mcp.excluded`)"),
         "{told}"
     );
     assert!(
-        told.contains("c (Claude Code): taken as `c`\n  it is turned off for /p in Claude Code"),
+        told.contains("c (Claude Code): imported as `c`\n  it is turned off for /p in Claude Code"),
         "{told}"
     );
     assert!(
-        told.contains(
-            "d (Claude Code, /p): left out: it is turned off in Claude Code (`disabledMcpServers`)"
-        ),
+        told.contains("d (Claude Code, /p): skipped: it is turned off in Claude Code (`disabledMcpServers`)"),
         "{told}"
     );
 }

@@ -568,6 +568,6 @@ fn servers_of_one_project_stay_that_projects_after_import() {
     // Another run finds nothing new, and a server for all projects is not the one of some.
     home.write(".cursor/mcp.json", &json!({"mcpServers": {"far": far}}).to_string());
     let again = said(&home, &["import", "--yes", "--no-start"]);
-    assert!(again.contains("taken as `far-2`"), "{again}");
+    assert!(again.contains("imported as `far-2`"), "{again}");
     until_true("the new one", TEST_TIMEOUT, || daemon.status()["suites"].to_string().contains("far-2"));
 }

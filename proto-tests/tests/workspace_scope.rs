@@ -322,7 +322,7 @@ fn import_takes_servers_of_the_open_project() {
     let output = home.command(&["import"]);
     let told = String::from_utf8(output.stdout).unwrap();
     for name in ["k", "there", "git", "files", "roots"] {
-        let part = format!("{name} (Cursor): taken as `{name}`\n  it works on the project that is open");
+        let part = format!("{name} (Cursor): imported as `{name}`\n  it works on the project that is open");
         assert!(told.contains(&part), "{name}: {told}");
     }
     for (name, why) in [
@@ -331,7 +331,7 @@ fn import_takes_servers_of_the_open_project() {
         ("package", "npx ${workspaceFolder}"),
         ("module", "python3"),
     ] {
-        let part = format!("{name} (Cursor): left out: `{why}` would run code of whatever project is open");
+        let part = format!("{name} (Cursor): skipped: `{why}` would run code of whatever project is open");
         assert!(told.contains(&part), "{part}: {told}");
     }
     let text = fs::read_to_string(home.config_folder().join("switchboard.config.json")).unwrap();
@@ -364,7 +364,7 @@ fn import_takes_servers_of_the_open_project() {
     // They were not started: this session has no project.
     assert!(told.contains("\nk: it starts when an editor uses it in a project\n"), "{told}");
     // A second time they are there already.
-    assert!(!String::from_utf8(home.command(&["import"]).stdout).unwrap().contains("taken as"));
+    assert!(!String::from_utf8(home.command(&["import"]).stdout).unwrap().contains("imported as"));
 }
 
 #[test]

@@ -58,8 +58,13 @@ async fn call(
             shell_word(&server)
         )));
     }
+    let person = std::io::stdin().is_terminal() && person_reads_errors();
+    // A new version is approved by `switchboard allow`, not in the middle of a call.
+    let asks = person && known["waiting"].is_null();
+    let workspace = project(args);
+    let mut talk = DaemonSession::open(args, workspace.as_deref(), asks).await?;
     let schema = match arguments.need_schema() {
-        true => introspect::schema(args, &name, &server, subtool).await?,
+        true => introspect::schema(&mut talk, &name, &server, subtool).await?,
         false => Value::Null,
     };
     let arguments = match arguments.into_object(&schema) {
@@ -71,11 +76,6 @@ async fn call(
             return Ok(CliExit::Usage);
         }
     };
-    let person = std::io::stdin().is_terminal() && person_reads_errors();
-    // A new version is approved by `switchboard allow`, not in the middle of a call.
-    let asks = person && known["waiting"].is_null();
-    let workspace = project(args);
-    let mut talk = DaemonSession::open(args, workspace.as_deref(), asks).await?;
     let params = json!({
         "name": name,
         "arguments": { "action": "call", "subtool": subtool, "args": arguments },

@@ -134,7 +134,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
                 && let Err(why) = own.define(name, definition)
             {
                 remark!(
-                    "switchboard: {}: `{}` was not taken: {}",
+                    "switchboard: {}: `{}` was not imported: {}",
                     import_result.host.name,
                     visible(name),
                     indented(why)
