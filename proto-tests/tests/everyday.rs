@@ -173,6 +173,7 @@ fn doctor_puts_errors_first_folds_warnings_and_fixes_modes() {
     assert!(text.starts_with('✗'), "{text}");
     assert!(text.find('✗') < text.find('!') && text.find("\n!") < text.find("\n✓"), "{text}");
     assert_eq!(text.matches("without a fixed version").count(), 1, "{text}");
+    assert_eq!(text.matches("login shell's PATH").count(), 1, "{text}");
     assert!(text.contains("one (`one`)") && text.contains("switchboard pin"), "{text}");
     assert!(text.contains("`switchboard doctor --fix` fixes 2 of these"), "{text}");
     let findings = in_json(&home, &["doctor"], 1);

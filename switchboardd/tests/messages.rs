@@ -94,6 +94,8 @@ const WORDS: &[(&str, &str)] = &[
     ("is taken over", "is imported"),
     ("taken over", "imported"),
     ("has its place", "belongs"),
+    ("for good", "permanently"),
+    ("time-out", "timeout"),
 ];
 
 /// Words for texts that users read; a model reads them in the arguments of a suite.

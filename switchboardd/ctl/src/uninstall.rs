@@ -175,7 +175,8 @@ fn is_agreed(args: &Args, wish: &Uninstall) -> Result<bool, CliExit> {
         );
         return Err(CliExit::Usage);
     }
-    let what = if wish.purge { "do this, and delete your servers and secrets for good" } else { "do this" };
+    let what =
+        if wish.purge { "do this, and delete your servers and secrets permanently" } else { "do this" };
     Ok(prompt::yes(&printable!("{what}? [y/N] ")))
 }
 
