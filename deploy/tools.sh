@@ -48,10 +48,16 @@ sha256() {
 python_tool() {
     local program=$1
     shift
-    export PATH="$target_dir/tools/python/bin:$PATH"
-    command -v "$program" >/dev/null && return
-    python3 -m venv "$target_dir/tools/python"
-    "$target_dir/tools/python/bin/pip" install --quiet "$@"
+    # A folder for each list of versions: a raised version is installed, and no other one on the PATH is taken.
+    local folder
+    folder=$target_dir/tools/python-$(cksum <<<"$*" | cut -d' ' -f1)
+    export PATH="$folder/bin:$PATH"
+    [ ! -e "$folder/complete" ] || return 0
+    rm -rf "$folder"
+    python3 -m venv "$folder"
+    retried "$folder/bin/pip" install --quiet "$@" || die "PyPI did not give $*"
+    [ -x "$folder/bin/$program" ] || die "$* has no $program"
+    touch "$folder/complete"
 }
 
 # cargo_tool PROGRAM NAME@VERSION [OPTION]…: makes a cargo command from the registry callable, built once for all clones of

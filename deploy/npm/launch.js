@@ -31,9 +31,10 @@ function folder() {
     }
 }
 
-/** Whether npm may delete the folder at any time, as it does with what `npx` fetched. */
+/** Whether the folder may be deleted at any time: a cache of npx, `pnpm dlx`, bunx or `yarn dlx`. */
 function isCache(bin) {
-    return bin.split(path.sep).includes('_npx');
+    const isOne = part => part === '_npx' || part === 'dlx' || /^(dlx|bunx|xfs)-/.test(part);
+    return bin.split(path.sep).some(isOne);
 }
 
 /** Copies the programs to ~/.local/bin, the daemon last: one that runs takes over when its own program is replaced. */

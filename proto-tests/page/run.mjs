@@ -130,7 +130,7 @@ try {
   stage.servers("crash", { crash: { command: "/usr/bin/env", args: ["python3", path.join(stage.root, "crash.py"), "--api-key", "sk-abcdefghijklmnop1234567890"] } });
   await row(page, "crash").waitFor();
   await host.call("crash", "x");
-  await row(page, "crash").locator(".pill", { hasText: /failed|resting/ }).waitFor();
+  await row(page, "crash").locator(".pill", { hasText: /failed|paused/ }).waitFor();
   await row(page, "crash").locator(".name button").click();
   const wrote = row(page, "crash").locator("section pre.output");
   await wrote.waitFor();

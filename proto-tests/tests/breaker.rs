@@ -63,6 +63,8 @@ fn a_crashing_child_is_restarted_rarely_and_its_calls_fail_fast() {
     assert!(slow * 20 <= resting, "{slow} of {resting} answers took more than {FROM_MEMORY:?}");
     let suite = daemon.suite("k");
     assert_eq!(suite["state"], "resting", "{suite}");
+    let told = String::from_utf8(home.command(&["status"]).stdout).unwrap();
+    assert!(told.contains(" paused ") && !told.contains("resting"), "{told}");
     assert!(suite["lastError"].as_str().unwrap().contains("EVIL_TOKEN"), "{suite}");
     let answer = shim.call("k", "echo", "{}");
     assert!(answer.contains("not started again for"), "{answer}");

@@ -175,3 +175,15 @@ fn progress_is_shown_on_a_terminal_only() {
     let screen = Terminal::start(&home, &home.workspace(), &args, &[]).end();
     assert!(screen.text.contains("halfway there") && screen.text.contains("2 of 3"), "{screen:?}");
 }
+
+#[test]
+fn the_record_names_the_command_that_looked_up_a_schema() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let _daemon = home.daemon();
+    home.run_ok(&["call", "kid", "echo", "word=x"]);
+    let told: Value = serde_json::from_slice(&home.command(&["calls", "--json"]).stdout).unwrap();
+    let calls = told["calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 2, "{told}");
+    assert!(calls.iter().all(|call| call["host"] == "switchboard call"), "{told}");
+}

@@ -490,6 +490,6 @@ fn a_workspace_adds_questions_to_its_own_servers_only() {
     is_unconfirmed(&shim.call("n", "delete_page", "{}"), "the user's `switchboard.config.json`");
     until_true("the server to be allowed", TEST_TIMEOUT, || kind_of(&shim.call("w", "get", "{}")).is_none());
     let before = server.calls().len();
-    is_unconfirmed(&shim.call("w", "add", "{}"), "the workspace's `switchboard.config.json`");
+    is_unconfirmed(&shim.call("w", "add", "{}"), "the project's `switchboard.config.json`");
     assert_eq!(server.calls().len(), before);
 }

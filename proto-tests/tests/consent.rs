@@ -33,7 +33,7 @@ fn allow_names_the_files_of_the_project_that_would_be_used() {
             .map(|(file, _)| file)
             .collect();
         assert_eq!(named, files, "{text}");
-        assert_eq!(text.contains("whatever is in it later"), !files.is_empty(), "{text}");
+        assert_eq!(text.contains("you approve the path, not the contents"), !files.is_empty(), "{text}");
     };
     let run = bins().evil_child.to_str().unwrap();
     shows(&json!({"command": run, "args": ["echo", "v1"]}), &[]);
@@ -173,7 +173,7 @@ fn revoke_works_without_a_daemon_and_says_what_it_cannot_do() {
         ("nobody", "there is no server `nobody` here"),
         ("held", "is held already"),
         ("m", "is denied"),
-        ("mine", "is your own server and needs no consent"),
+        ("mine", "is your own server and needs no approval"),
         ("far", "is not allowed here, but in `"),
         ("a\u{1b}[2Jb", r"a\u{1b}[2Jb"),
     ] {

@@ -56,6 +56,19 @@ fn the_readme_is_short() {
     assert!(lines <= 150, "README.md has {lines} lines; move something to docs/");
 }
 
+/// The README's tokens are those of the measurement.
+#[test]
+fn the_readme_has_the_measured_figures() {
+    let finding = fs::read_to_string(root().join("proto-tests/FINDING.md")).unwrap();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    for (row, words) in [("| all tools listed |", "servers take"), ("| suites now |", "they take")] {
+        let row = finding.lines().find(|line| line.starts_with(row)).unwrap();
+        let tokens: u32 = row.split('|').nth(3).unwrap().trim().parse().unwrap();
+        let wanted = format!("{words} {},{:03}", tokens / 1000, tokens % 1000);
+        assert!(readme.contains(&wanted), "the README does not say \"{wanted}\", as FINDING.md does");
+    }
+}
+
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     let mut broken = BTreeSet::new();

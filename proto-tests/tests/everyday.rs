@@ -173,6 +173,7 @@ fn doctor_puts_errors_first_folds_warnings_and_fixes_modes() {
     assert!(text.starts_with('✗'), "{text}");
     assert!(text.find('✗') < text.find('!') && text.find("\n!") < text.find("\n✓"), "{text}");
     assert_eq!(text.matches("without a fixed version").count(), 1, "{text}");
+    assert_eq!(text.matches("login shell's PATH").count(), 1, "{text}");
     assert!(text.contains("one (`one`)") && text.contains("switchboard pin"), "{text}");
     assert!(text.contains("`switchboard doctor --fix` fixes 2 of these"), "{text}");
     let findings = in_json(&home, &["doctor"], 1);
@@ -211,12 +212,13 @@ fn pin_writes_the_version_that_runs_and_nothing_else() {
     let info = in_json(&home, &["--dry-run"], 0);
     assert_eq!(info["suites"].as_array().unwrap().len(), 2, "{info}");
     // Not on disk: not known.
-    let told = in_json(&home, &["pin", "--dry-run"], 0);
+    let told = in_json(&home, &["pin", "--dry-run"], 1);
     assert!(told["servers"].as_array().unwrap().iter().all(|one| one["result"] == "unknown"), "{told}");
     let version = told["servers"][0]["why"].as_str().unwrap();
     let version = version.strip_prefix("it reports ").unwrap().split(',').next().unwrap().to_owned();
     home.write(".npm/_npx/a1/node_modules/evil-pkg/package.json", &json!({"version": version}).to_string());
     home.write(".npm/_npx/a1/node_modules/gone-pkg/package.json", &json!({"version": "99.9.9"}).to_string());
+    home.write(".npm/_npx/b2/node_modules/gone-pkg/package.json", &json!({"version": "98.0.0"}).to_string());
     let output = home.command(&["pin", "--dry-run"]);
     assert!(output.status.success(), "{output:?}");
     let shown = out(&output);
@@ -224,7 +226,9 @@ fn pin_writes_the_version_that_runs_and_nothing_else() {
         shown.contains(&format!("evil-pkg@{version}")) && shown.contains("1 of 2 servers can be pinned"),
         "{shown}"
     );
-    assert!(shown.contains("on disk is 99.9.9"), "{shown}");
+    assert!(shown.contains("on disk are 98.0.0, 99.9.9; write `gone-pkg@VERSION` in ~/.config"), "{shown}");
+    let doctor = out(&home.command(&["doctor"]));
+    assert!(doctor.contains("# write the version of `gone-pkg@latest`"), "{doctor}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
     assert_eq!(home.command(&["pin"]).status.code(), Some(2));
     let output = home.command(&["pin", "--yes"]);
@@ -232,6 +236,14 @@ fn pin_writes_the_version_that_runs_and_nothing_else() {
     let pinned = text.replace("\"evil-pkg\"", &format!("\"evil-pkg@{version}\""));
     assert_eq!(fs::read_to_string(&file).unwrap(), pinned);
     assert_eq!(home.command(&["pin", "kid"]).status.code(), Some(1));
+    // Nothing was pinned.
+    assert_eq!(home.command(&["pin", "--yes"]).status.code(), Some(1));
+    // The tree of exactly this command is the one that runs, whatever version the server reports.
+    home.write(".npm/_npx/b2/package.json", &json!({"_npx": {"packages": ["gone-pkg@latest"]}}).to_string());
+    assert!(out(&home.command(&["doctor"])).contains("(98.0.0 runs now)"));
+    let output = home.command(&["pin", "--yes"]);
+    assert!(output.status.success() && out(&output).contains("pinned 1 of 1 server"), "{output:?}");
+    assert!(fs::read_to_string(&file).unwrap().contains("gone-pkg@98.0.0"));
 }
 
 #[test]
@@ -254,7 +266,15 @@ fn uninstall_undoes_everything_and_purge_deletes_the_rest() {
     );
     assert_ne!(fs::read_to_string(&cursor).unwrap(), before);
     assert_eq!(home.command(&["uninstall"]).status.code(), Some(2), "nobody was asked");
+    // As `install.sh` writes them.
+    home.write(".local/share/man/man1/switchboard.1", "");
+    home.write(".local/share/zsh/site-functions/_switchboard", "");
     let output = home.command(&["uninstall", "--yes"]);
+    let said = out(&output);
+    assert!(
+        said.contains("share/man/man1/switchboard*.1") && said.contains("site-functions/_switchboard"),
+        "{said}"
+    );
     assert!(output.status.success(), "{output:?}");
     assert_eq!(fs::read_to_string(&cursor).unwrap(), before);
     assert!(home.daemons().is_empty() && home.config_folder().is_dir());

@@ -62,6 +62,15 @@ fn explain_names_missing_values_and_how_to_set_them() {
     home.child_with("kid", &["echo"], &[("API_TOKEN", "${NOWHERE_SET}")]);
     let text = told(&home, &["explain", "kid"]);
     assert!(text.contains("switchboard secret set NOWHERE_SET"), "{text}");
+    let _daemon = home.daemon();
+    for _ in 0..2 {
+        assert!(!home.command(&["introspect", "kid"]).status.success());
+    }
+    let text = told(&home, &["explain", "kid"]);
+    assert!(text.contains("next      `switchboard secret set NOWHERE_SET`"), "{text}");
+    assert!(!text.contains("started so far") && !text.contains("switchboard check"), "{text}");
+    let errors = text.lines().filter(|line| line.contains("missing `NOWHERE_SET`"));
+    assert_eq!(errors.count(), 1, "{text}");
     let output = home.command(&["explain", "kdi"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `kid`"), "{output:?}");

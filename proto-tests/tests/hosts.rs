@@ -291,12 +291,12 @@ fn entries_in_different_formats_become_the_same_definition() {
     assert_eq!(told.matches("the same server as `github`").count(), 2, "{told}");
     assert!(told.contains("`github` is the name of another server; this one is `github-2`"), "{told}");
     for (part, why) in [
-        ("here (Cursor): left out", "would run code of whatever project is open"),
-        ("off (Zed): left out", "turned off in Zed"),
-        ("mcp-server-context7 (Zed): left out", "an extension may start it"),
-        ("old (Windsurf): left out", "turned off in Windsurf"),
-        ("jira (OpenCode): left out", "turned off"),
-        ("filed (OpenCode): left out", "only OpenCode reads"),
+        ("here (Cursor): skipped", "would run code of whatever project is open"),
+        ("off (Zed): skipped", "turned off in Zed"),
+        ("mcp-server-context7 (Zed): skipped", "an extension may start it"),
+        ("old (Windsurf): skipped", "turned off in Windsurf"),
+        ("jira (OpenCode): skipped", "turned off"),
+        ("filed (OpenCode): skipped", "only OpenCode reads"),
     ] {
         assert!(told.lines().any(|line| line.starts_with(part) && line.contains(why)), "{part}: {told}");
     }
@@ -328,7 +328,7 @@ fn entries_in_different_formats_become_the_same_definition() {
     assert_eq!(command("local-db")["cwd"], "/home/ada/shop");
     assert_eq!(command("git")["cwd"], "/home/ada/shop");
     let all = everything(&home);
-    assert!(!said(&home, &["import"], 0).contains("taken as"));
+    assert!(!said(&home, &["import"], 0).contains("imported as"));
     assert_eq!(everything(&home), all);
 }
 
@@ -339,7 +339,7 @@ fn a_server_works_after_it_was_imported() {
     home.write(".cursor/mcp.json", &json!({"mcpServers": {"kid": entry}}).to_string());
     let _daemon = home.daemon();
     let mut shim = home.shim();
-    assert!(said(&home, &["import"], 0).contains("kid (Cursor): taken as `kid`"));
+    assert!(said(&home, &["import"], 0).contains("kid (Cursor): imported as `kid`"));
     assert!(shim.call("kid", "echo", "{}").contains("\"ok\":true"));
     assert_eq!(definition(&home, "kid")["command"]["env"]["API_TOKEN"], "${KID_API_TOKEN}");
     // A server that the user already has is not imported again, whatever its name.
@@ -361,8 +361,8 @@ fn servers_that_would_not_work_are_left_in_their_host() {
     }});
     home.write(".cursor/mcp.json", &cursor.to_string());
     let told = said(&home, &["import", "--remove", "--yes"], 0);
-    assert!(told.contains("plain (Cursor): left out: `url` is not encrypted"), "{told}");
-    assert!(told.contains("files (Cursor): left out: its `./docs` is relative to the project"), "{told}");
+    assert!(told.contains("plain (Cursor): skipped: `url` is not encrypted"), "{told}");
+    assert!(told.contains("files (Cursor): skipped: its `./docs` is relative to the project"), "{told}");
     let kept = fs::read_to_string(home.path().join(".cursor/mcp.json")).unwrap();
     assert_eq!(kept, cursor.to_string());
 }
@@ -391,11 +391,13 @@ fn imported_servers_can_be_removed_from_their_host() {
         let home = Home::new();
         let before = sample(vector);
         let file = home.write(file, &before);
+        set_up(&home, &["--host", host]);
+        let with_ours = fs::read_to_string(&file).unwrap();
         let told = said(&home, &["import", "--remove", "--yes"], 0);
         assert!(told.contains("the imported servers were removed"), "{host}: {told}");
         let after = fs::read_to_string(&file).unwrap();
-        assert!(after.len() < before.len() && is_kept(&after.replace(" []", ""), &before), "{host}: {after}");
-        set_up(&home, &["--host", host]);
+        let is_rest = is_kept(&after.replace(" []", ""), &with_ours);
+        assert!(after.len() < with_ours.len() && is_rest, "{host}: {after}");
         let told: Value = serde_json::from_str(&said(&home, &["import", "--json"], 0)).unwrap();
         let left = told["servers"].as_array().unwrap();
         assert!(left.iter().all(|server| server["result"] == "left out"), "{host}: {told}");
@@ -435,8 +437,8 @@ fn undo_restores_removed_servers_in_a_file_that_changed_since() {
     for (host, file, vector, servers) in SAMPLES {
         let home = Home::new();
         let file = home.write(file, &sample(vector));
-        said(&home, &["import", "--remove", "--yes"], 0);
         set_up(&home, &["--host", host]);
+        said(&home, &["import", "--remove", "--yes"], 0);
         let text = fs::read_to_string(&file).unwrap();
         let changed = match host {
             "codex" | "continue" => format!("# changed\n{text}"),
@@ -529,7 +531,7 @@ fn files_that_cannot_be_edited_are_reported_and_left_alone() {
     assert!(told.contains("by hand, that would be:\n\n[mcp_servers.switchboard]"), "{told}");
     assert_eq!(told.matches(": set up (").count(), SAMPLES.len() - broken.len() - 1, "{told}");
     let told = said(&home, &["import"], 1);
-    assert!(told.contains(":2:18: not valid JSON") && told.contains("taken as"), "{told}");
+    assert!(told.contains(":2:18: not valid JSON") && told.contains("imported as"), "{told}");
     // `undo` does not touch a file that is broken now, and handles it once it is fixed.
     let file = home.path().join(".claude.json");
     fs::write(&file, "{").unwrap();
@@ -694,6 +696,7 @@ fn undo_restores_a_file_that_was_deleted_since() {
     assert!(set_up(&home, &["--host", "cursor"]).contains("Cursor: set up"));
     said(&home, &["undo", "--yes"], 0);
     assert_eq!(fs::read_to_string(&file).unwrap(), sample("cursor.json"));
+    set_up(&home, &["--host", "cursor"]);
     said(&home, &["import", "--remove", "--yes"], 0);
     fs::remove_dir_all(home.path().join(".cursor")).unwrap();
     assert!(said(&home, &["undo", "--yes"], 0).contains("restored as it was"));

@@ -80,6 +80,11 @@ fn six_hosts(home: &Home) -> Vec<PathBuf> {
     ]
 }
 
+/// Adds Switchboard to the editors' files.
+fn set_up(home: &Home) {
+    home.run_ok(&["setup", "--yes", "--shim", bins().switchboard.to_str().unwrap()]);
+}
+
 #[test]
 fn what_six_hosts_forbid_stays_forbidden() {
     let home = Home::new();
@@ -89,6 +94,7 @@ fn what_six_hosts_forbid_stays_forbidden() {
     fs::write(config_file(&home), comment).unwrap();
     let dry = said(&home, &["import", "--remove", "--dry-run"], 0);
     assert_eq!(fs::read_to_string(config_file(&home)).unwrap(), comment);
+    set_up(&home);
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let told = said(&home, &["import", "--remove", "--yes"], 0);
@@ -149,6 +155,7 @@ fn the_limits_of_a_host_that_comes_later_are_added() {
         ".gemini/settings.json",
         &servers(&json!({"includeTools": ["echo", "where", "eat"], "excludeTools": ["eat"]})),
     );
+    set_up(&home);
     let told = said(&home, &["import", "--remove", "--yes"], 0);
     assert!(told.contains("fs (Gemini CLI): already there as `fs`\n  only `eat`, `echo` and `where` can be used, and `eat` cannot"), "{told}");
     let now = suite(&home, "fs");
@@ -214,10 +221,11 @@ fn a_server_whose_limits_cannot_be_carried_over_stays_in_every_host() {
     ] {
         let before = fs::read_to_string(&cursor).unwrap();
         let opencode = home.write(".config/opencode/opencode.json", &open(rules.clone()));
-        let told = said(&home, &["import", "--remove", "--yes"], 0);
+        // `time` does not answer.
+        let told = said(&home, &["import", "--remove", "--yes"], 1);
         for host in ["Cursor", "OpenCode"] {
             let line =
-                told.lines().find(|line| line.starts_with(&format!("fs ({host}): left out: "))).unwrap();
+                told.lines().find(|line| line.starts_with(&format!("fs ({host}): skipped: "))).unwrap();
             assert!(line.contains(why) && line.ends_with("it stays where it is"), "{line}");
         }
         assert_eq!(fs::read_to_string(&opencode).unwrap(), open(rules));
@@ -250,19 +258,17 @@ fn servers_that_are_off_by_name_are_left_out() {
     });
     home.write(".claude.json", &claude.to_string());
     let told = said(&home, &["import"], 0);
-    assert!(told.contains("a (Gemini CLI): taken as `a`"), "{told}");
+    assert!(told.contains("a (Gemini CLI): imported as `a`"), "{told}");
     assert!(
-        told.contains("b (Gemini CLI): left out: it is turned off in Gemini CLI (`mcp.excluded`)"),
+        told.contains("b (Gemini CLI): skipped: it is turned off in Gemini CLI (`mcp.excluded`)"),
         "{told}"
     );
     assert!(
-        told.contains("c (Claude Code): taken as `c`\n  it is turned off for /p in Claude Code"),
+        told.contains("c (Claude Code): imported as `c`\n  it is turned off for /p in Claude Code"),
         "{told}"
     );
     assert!(
-        told.contains(
-            "d (Claude Code, /p): left out: it is turned off in Claude Code (`disabledMcpServers`)"
-        ),
+        told.contains("d (Claude Code, /p): skipped: it is turned off in Claude Code (`disabledMcpServers`)"),
         "{told}"
     );
 }

@@ -542,8 +542,14 @@ fn servers_of_one_project_stay_that_projects_after_import() {
         },
     });
     home.write(".claude.json", &claude.to_string());
+    let shim = bins().switchboard.to_str().unwrap();
+    home.run_ok(&["setup", "--yes", "--host", "claude-code", "--shim", shim]);
     let daemon = home.daemon();
-    let told = said(&home, &["import", "--remove", "--yes"]);
+    let output = home.command(&["import", "--remove", "--yes"]);
+    // `far` does not answer.
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(told.contains("far stays in Claude Code: it did not start"), "{told}");
     assert!(told.contains(&format!("it is shown in {} only (`workspaces`)", one.path().display())), "{told}");
     assert!(told.contains(&format!("it is shown in {}, too", two.path().display())), "{told}");
     let config = fs::read_to_string(home.config_folder().join("switchboard.config.json")).unwrap();
@@ -562,6 +568,6 @@ fn servers_of_one_project_stay_that_projects_after_import() {
     // Another run finds nothing new, and a server for all projects is not the one of some.
     home.write(".cursor/mcp.json", &json!({"mcpServers": {"far": far}}).to_string());
     let again = said(&home, &["import", "--yes", "--no-start"]);
-    assert!(again.contains("taken as `far-2`"), "{again}");
+    assert!(again.contains("imported as `far-2`"), "{again}");
     until_true("the new one", TEST_TIMEOUT, || daemon.status()["suites"].to_string().contains("far-2"));
 }

@@ -213,7 +213,7 @@ fn a_reload_with_an_invalid_config_still_reads_definitions() {
         (String::from_utf8(output.stdout).unwrap(), output.status.code())
     };
     let (said, code) = order(&["reload"]);
-    assert_eq!((said.as_str(), code), ("reloaded: 1 server of your own, 0 workspaces open\n", Some(0)));
+    assert_eq!((said.as_str(), code), ("reloaded: 1 server of your own, 0 projects open\n", Some(0)));
     home.definition("b", &definition(&home, "b", "1"));
     home.write(".config/switchboard/switchboard.config.json", r#"{"watch": "poll", "nonsense": 1}"#);
     let answer = daemon.endpoint().post("/control/reload", "");

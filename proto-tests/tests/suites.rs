@@ -268,7 +268,7 @@ fn allow_and_deny_apply_to_introspect_and_call() {
     assert_eq!(shown, ["echo", "say", "slow"]);
     assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
     for refused in ["strict", "count", "hang", "stderr"] {
-        let sentence = format!("subtool `{refused}` is not allowed by Switchboard (suite `e_suite`)");
+        let sentence = format!("tool `{refused}` is not allowed by Switchboard (suite `e_suite`)");
         mistake(&shim.call("e", refused, "{}"), &[&sentence]);
     }
     // Errors do not reveal hidden subtools.

@@ -92,7 +92,19 @@ fn two_workspaces_and_three_sessions_have_two_processes_that_share_nothing() {
         assert_eq!(suite["children"][0]["pid"], pid, "{suite}");
     }
     let told = String::from_utf8(home.command(&["status"]).stdout).unwrap();
-    assert!(told.matches("\n  k ").count() >= 2, "{told}");
+    // Once for each project, not among the user's own.
+    let listed = told.split(" running").next().unwrap();
+    // The command's own folder is the third.
+    assert_eq!(listed.matches("\n  k ").count(), 3, "{told}");
+    assert_eq!(told.matches("1 server of ").count(), 3, "{told}");
+    let explained = |folder: &Path| {
+        let args = ["explain", "k", "--workspace", folder.to_str().unwrap()];
+        String::from_utf8(home.command(&args).stdout).unwrap()
+    };
+    let root = real(one.path());
+    let here = explained(&root);
+    assert!(here.contains(&format!("{}/docs", root.display())), "{here}");
+    assert!(!here.contains(&format!("{}/docs", home.config_folder().display())), "{here}");
     let metrics = daemon.endpoint().get("/metrics").text();
     assert!(
         metrics.lines().any(|line| line.starts_with("switchboard_pool_size{")
@@ -310,7 +322,7 @@ fn import_takes_servers_of_the_open_project() {
     let output = home.command(&["import"]);
     let told = String::from_utf8(output.stdout).unwrap();
     for name in ["k", "there", "git", "files", "roots"] {
-        let part = format!("{name} (Cursor): taken as `{name}`\n  it works on the project that is open");
+        let part = format!("{name} (Cursor): imported as `{name}`\n  it works on the project that is open");
         assert!(told.contains(&part), "{name}: {told}");
     }
     for (name, why) in [
@@ -319,7 +331,7 @@ fn import_takes_servers_of_the_open_project() {
         ("package", "npx ${workspaceFolder}"),
         ("module", "python3"),
     ] {
-        let part = format!("{name} (Cursor): left out: `{why}` would run code of whatever project is open");
+        let part = format!("{name} (Cursor): skipped: `{why}` would run code of whatever project is open");
         assert!(told.contains(&part), "{part}: {told}");
     }
     let text = fs::read_to_string(home.config_folder().join("switchboard.config.json")).unwrap();
@@ -352,7 +364,7 @@ fn import_takes_servers_of_the_open_project() {
     // They were not started: this session has no project.
     assert!(told.contains("\nk: it starts when an editor uses it in a project\n"), "{told}");
     // A second time they are there already.
-    assert!(!String::from_utf8(home.command(&["import"]).stdout).unwrap().contains("taken as"));
+    assert!(!String::from_utf8(home.command(&["import"]).stdout).unwrap().contains("imported as"));
 }
 
 #[test]

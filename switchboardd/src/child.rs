@@ -241,7 +241,7 @@ impl Child {
     fn count_noise(&self, what: &Malformed) {
         self.noise.fetch_add(1, Ordering::Relaxed);
         self.metrics.record_noise();
-        tracing::debug!(target: "child", child = self.name(), "skipped: {what}");
+        tracing::debug!(target: "server", server = self.name(), "skipped: {what}");
     }
 
     fn calls(&self) -> std::sync::MutexGuard<'_, Calls> {

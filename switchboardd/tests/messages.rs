@@ -28,6 +28,9 @@ const MODEL: &[&str] = &[
     "src/catalog/host_catalogs",
 ];
 
+/// Of these, the sources whose texts users read, too: `switchboard call` and `status` show them.
+const MODEL_AND_USER: &[&str] = &["src/suite/failure"];
+
 /// Words that are searched for, and no messages.
 const WORD_LISTS: &str = "src/search/";
 
@@ -91,6 +94,8 @@ const WORDS: &[(&str, &str)] = &[
     ("is taken over", "is imported"),
     ("taken over", "imported"),
     ("has its place", "belongs"),
+    ("for good", "permanently"),
+    ("time-out", "timeout"),
 ];
 
 /// Words for texts that users read; a model reads them in the arguments of a suite.
@@ -105,6 +110,8 @@ const USER_WORDS: &[(&str, &str)] = &[
     ("nobody can be asked", "you can't be asked"),
     ("nobody has allowed", "you have not allowed"),
     ("Children", "Servers"),
+    ("hop", "protocol of the shim"),
+    ("consent", "approval"),
 ];
 
 /// Texts that use such a word with reason: a part of each, and why.
@@ -116,7 +123,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("it needs a host and must", "the part of a URL"),
     ("`workspace`", "a value of `pool.scope`"),
     ("the host did not come back", "an error that a server gets"),
-    ("` (subtool `", "the end of a text for a model, which is looked for"),
     ("scope `session` or `workspace`", "values of `pool.scope`"),
     ("hosts that know plugins", "MCP's word, in notes about other programs"),
     ("by no other host", "MCP's word, in notes about other programs"),
@@ -133,7 +139,7 @@ struct Message {
 #[test]
 fn messages_use_the_words_that_people_use() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut messages = Vec::new();
+    let (mut messages, mut wrong) = (Vec::new(), String::new());
     for folder in SOURCES {
         let mut files = Vec::new();
         collect(&root.join(folder), &mut files);
@@ -147,8 +153,13 @@ fn messages_use_the_words_that_people_use() {
             parsed.items.retain(|item| !is_test(item));
             let reader =
                 if MODEL.iter().any(|part| name.starts_with(part)) { Reader::Model } else { Reader::User };
-            let mut texts = Texts { reader, is_log: 0, found: Vec::new() };
+            let mut texts = Texts { reader, is_log: 0, found: Vec::new(), short: Vec::new() };
             texts.visit_file(&parsed);
+            let is_for_user = MODEL_AND_USER.iter().any(|part| name.starts_with(part));
+            for (reader, text) in texts.found.iter().chain(&texts.short) {
+                let reader = if is_for_user { Reader::User } else { *reader };
+                check(&mut wrong, reader, &name, text);
+            }
             messages.extend(texts.found.into_iter().map(|(reader, text)| Message {
                 reader,
                 place: name.clone(),
@@ -159,10 +170,11 @@ fn messages_use_the_words_that_people_use() {
     for file in page_files(&root.join("src/http/page")) {
         let text = std::fs::read_to_string(&file).unwrap();
         let is_script = file.extension().is_some_and(|kind| kind == "js");
-        let mut texts = Texts { reader: Reader::User, is_log: 0, found: Vec::new() };
+        let mut texts = Texts { reader: Reader::User, is_log: 0, found: Vec::new(), short: Vec::new() };
         let found = if is_script { of_script(&text) } else { of_markup(&text) };
         found.iter().for_each(|text| texts.add(text));
         let place = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        texts.found.iter().for_each(|(reader, text)| check(&mut wrong, *reader, &place, text));
         messages.extend(texts.found.into_iter().map(|(reader, text)| Message {
             reader,
             place: place.clone(),
@@ -177,15 +189,6 @@ fn messages_use_the_words_that_people_use() {
     if std::env::var_os("UPDATE_MESSAGES").is_some() {
         std::fs::write(&file, &shown).unwrap();
     }
-    let mut wrong = String::new();
-    for Message { reader, place, text } in &messages {
-        let more = if *reader == Reader::User { USER_WORDS } else { &[] };
-        for (word, better) in WORDS.iter().chain(more) {
-            if has_word(text, word) && !EXCEPTIONS.iter().any(|(part, _)| text.contains(part)) {
-                let _ = writeln!(wrong, "{place}: `{word}`, better `{better}`: {text}");
-            }
-        }
-    }
     assert_eq!(wrong, "", "\n{wrong}");
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
     let is_same = kept == shown;
@@ -193,6 +196,18 @@ fn messages_use_the_words_that_people_use() {
         is_same,
         "texts have changed: `UPDATE_MESSAGES=1 cargo test -p switchboardd --test messages`, then read them"
     );
+}
+
+/// Users read the log, too.
+fn check(wrong: &mut String, reader: Reader, place: &str, text: &str) {
+    let more = if reader == Reader::Model { &[] } else { USER_WORDS };
+    for (word, better) in WORDS.iter().chain(more) {
+        // A model's word that a command looks for in an answer.
+        let is_pattern = text.trim() == "subtool `";
+        if has_word(text, word) && !is_pattern && !EXCEPTIONS.iter().any(|(part, _)| text.contains(part)) {
+            let _ = writeln!(wrong, "{place}: `{word}`, better `{better}`: {text}");
+        }
+    }
 }
 
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -279,25 +294,52 @@ fn is_test(item: &syn::Item) -> bool {
     matches!(item, syn::Item::Mod(module) if module.ident == "tests")
 }
 
-/// The texts of one file. Whatever has two spaces in it is taken as a text.
+/// The texts of one file. Whatever has two spaces in it is taken as a text; `short` has those of two words, what is
+/// counted, and the fields and targets of log lines: their words are checked, and they are not listed.
 struct Texts {
     reader: Reader,
     is_log: usize,
     found: Vec<(Reader, String)>,
+    short: Vec<(Reader, String)>,
 }
 
 impl Texts {
     fn add(&mut self, text: &str) {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if text.matches(' ').count() >= 2 && !text.starts_with("BUG") && !text.starts_with("use ") {
-            let reader = if self.is_log > 0 { Reader::Log } else { self.reader };
-            self.found.push((reader, text));
+        let is_text = !text.starts_with("BUG") && !text.starts_with("use ");
+        match text.matches(' ').count() {
+            0 if self.is_log > 0 => self.add_short(&text),
+            0 => {}
+            1 => self.add_short(&text),
+            _ if is_text => self.found.push((self.reader(), text)),
+            _ => {}
         }
     }
 
+    fn add_short(&mut self, text: &str) {
+        self.short.push((self.reader(), text.to_owned()));
+    }
+
+    fn reader(&self) -> Reader {
+        if self.is_log > 0 { Reader::Log } else { self.reader }
+    }
+
     fn tokens(&mut self, tokens: proc_macro2::TokenStream) {
-        for token in tokens {
-            match token {
+        let tokens: Vec<_> = tokens.into_iter().collect();
+        let is_punct = |at: usize, wanted: char| matches!(tokens.get(at), Some(proc_macro2::TokenTree::Punct(found)) if found.as_char() == wanted);
+        for (at, token) in tokens.iter().enumerate() {
+            if let proc_macro2::TokenTree::Ident(name) = token {
+                let is_field = is_punct(at + 1, '=') && !is_punct(at + 2, '=');
+                if self.is_log > 0 && is_field {
+                    self.add_short(&name.to_string());
+                }
+                if let (true, Some(proc_macro2::TokenTree::Group(called))) =
+                    (name == "count", tokens.get(at + 1))
+                {
+                    self.counted(called.stream());
+                }
+            }
+            match token.clone() {
                 proc_macro2::TokenTree::Group(group) => self.tokens(group.stream()),
                 proc_macro2::TokenTree::Literal(literal) => {
                     if let syn::Lit::Str(text) = syn::Lit::new(literal) {
@@ -310,7 +352,33 @@ impl Texts {
     }
 }
 
+impl Texts {
+    /// `count(2, "server")` is a text of two words.
+    fn counted(&mut self, arguments: proc_macro2::TokenStream) {
+        for token in arguments {
+            if let proc_macro2::TokenTree::Literal(literal) = token
+                && let syn::Lit::Str(text) = syn::Lit::new(literal)
+            {
+                self.add_short(&text.value());
+            }
+        }
+    }
+}
+
 impl<'ast> Visit<'ast> for Texts {
+    fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
+        let is_count =
+            |path: &syn::ExprPath| path.path.segments.last().is_some_and(|last| last.ident == "count");
+        if matches!(&*call.func, syn::Expr::Path(path) if is_count(path)) {
+            for argument in &call.args {
+                if let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = argument {
+                    self.add_short(&text.value());
+                }
+            }
+        }
+        syn::visit::visit_expr_call(self, call);
+    }
+
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         // `#[error("…")]`, and the help of clap.
         let path = attribute.path();

@@ -43,7 +43,7 @@ pub fn page(old: &str, line: &str) -> String {
         "# Proofs
 
 What Switchboard promises when something fails, is overloaded or is attacked, and what was measured. Promises on speed and memory are on
-[Performance](performance.md). Every row has a short form that runs with all tests; the size of the promise is run by name:
+[Performance](performance.md). Every row has a short form that runs with all tests; the full size runs only when it is named:
 
 ```sh install
 .ci/long              # everything, for hours

@@ -292,7 +292,7 @@ pub const ROWS: &[Row] = &[
     Row {
         id: "R19",
         promise: "jumps of the clock and hours of sleep break nothing",
-        bound: "no time-outs beyond those that are due",
+        bound: "no timeouts beyond those that are due",
         runs: &[
             run(Proto("activation"), "watchdog_messages_stop_while_the_daemon_is_stopped"),
             run(Proto("clocks"), "a_jump_of_the_wall_clock_breaks_nothing"),

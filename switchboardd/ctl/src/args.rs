@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, global = true, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
 
-    /// Allow every server that is found in this directory: for tests and containers. May be repeated
+    /// Allow every server that is found in this folder: for tests and containers. May be repeated
     #[arg(long, value_name = "DIR", help_heading = AS_DAEMON)]
     pub trust_root: Vec<PathBuf>,
 

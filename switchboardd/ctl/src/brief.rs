@@ -12,7 +12,7 @@ pub(super) fn brief(error: &str) -> String {
     };
     let (head, begin) = first.split_at(at + LAST_STDERR.len());
     // A tool in brackets may stand behind the quotation.
-    let end = last.rfind("` (subtool `").or_else(|| last.rfind('`')).unwrap_or(last.len());
+    let end = last.rfind("` (tool `").or_else(|| last.rfind('`')).unwrap_or(last.len());
     let (last, tail) = last.split_at(end);
     let mut quoted = std::iter::once(begin).chain(between.iter().copied()).chain([last]);
     let telling = quoted.rfind(|line| !is_detail(line)).unwrap_or(last);
@@ -33,8 +33,8 @@ mod tests {
                 "exited; last stderr: `KeyError: 'a' (in `b`)`",
             ),
             (
-                "exited; last stderr: `Error: boom\n    at x (y.js:1)\nNode.js v20.20.2` (subtool `x`)",
-                "exited; last stderr: `Error: boom` (subtool `x`)",
+                "exited; last stderr: `Error: boom\n    at x (y.js:1)\nNode.js v20.20.2` (tool `x`)",
+                "exited; last stderr: `Error: boom` (tool `x`)",
             ),
             ("wrote `a`; last stderr: `  one\n  two`", "wrote `a`; last stderr: `two`"),
             ("two\n  lines", "two | lines"),

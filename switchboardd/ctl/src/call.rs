@@ -14,7 +14,7 @@ use arguments::TypedArguments;
 use super::CliExit;
 use super::ask::{AskError, send_order};
 use super::call_result::{is_refusal, print_result};
-use super::daemon_session::{DaemonSession, request};
+use super::daemon_session::{DaemonMessage, DaemonSession, request};
 use super::explain::denied_or;
 use super::form;
 use super::introspect;
@@ -58,8 +58,13 @@ async fn call(
             shell_word(&server)
         )));
     }
+    let person = std::io::stdin().is_terminal() && person_reads_errors();
+    // A new version is approved by `switchboard allow`, not in the middle of a call.
+    let asks = person && known["waiting"].is_null();
+    let workspace = project(args);
+    let mut talk = DaemonSession::open(args, workspace.as_deref(), asks).await?;
     let schema = match arguments.need_schema() {
-        true => introspect::schema(args, &name, &server, subtool).await?,
+        true => introspect::schema(&mut talk, &name, &server, subtool).await?,
         false => Value::Null,
     };
     let arguments = match arguments.into_object(&schema) {
@@ -71,11 +76,6 @@ async fn call(
             return Ok(CliExit::Usage);
         }
     };
-    let person = std::io::stdin().is_terminal() && person_reads_errors();
-    // A new version is approved by `switchboard allow`, not in the middle of a call.
-    let asks = person && known["waiting"].is_null();
-    let workspace = project(args);
-    let mut talk = DaemonSession::open(args, workspace.as_deref(), asks).await?;
     let params = json!({
         "name": name,
         "arguments": { "action": "call", "subtool": subtool, "args": arguments },
@@ -139,7 +139,8 @@ struct CallProgress {
 
 impl CallProgress {
     /// Returns a reply if the message was a request.
-    async fn on_message(&mut self, server: &str, message: &Value, asks: bool) -> Option<Value> {
+    async fn on_message(&mut self, server: &str, message: &DaemonMessage, asks: bool) -> Option<Value> {
+        let DaemonMessage { value: message, fields } = message;
         let reply = |result: Value| json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
         match message["method"].as_str()? {
             "notifications/progress" => self.progress(&message["params"]),
@@ -147,7 +148,7 @@ impl CallProgress {
             "elicitation/create" => {
                 self.clear();
                 let result = if asks {
-                    form::ask(server, &message["params"]).await
+                    form::ask(server, &message["params"], fields).await
                 } else {
                     remark!(
                         "switchboard: `{server}` asked a question, which was declined because this is not a terminal"

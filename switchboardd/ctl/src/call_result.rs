@@ -88,7 +88,7 @@ fn content(part: &Value) -> String {
 
 /// Whether the daemon refused the call, in words for a model.
 pub(super) fn is_refusal(text: &str) -> bool {
-    text.contains("subtool `") && text.contains("(suite `")
+    text.contains("tool `") && text.contains("(suite `")
 }
 
 /// A refusal without the lines that are for a model.
@@ -97,7 +97,7 @@ fn for_user(text: &str) -> String {
         return text.to_owned();
     }
     let lines = text.lines().filter(|line| !line.starts_with("{\"action\":"));
-    lines.collect::<Vec<_>>().join("\n").replace("subtool `", "tool `")
+    lines.collect::<Vec<_>>().join("\n").replace(" subtool `", " tool `")
 }
 
 #[cfg(test)]

@@ -4,14 +4,16 @@
 
 mod denied;
 mod failures;
+mod live;
 mod variables;
 
 pub(super) use denied::denied_or;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use switchboard_definitions::config::Scope;
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::discover::host_files::HostSet;
 use switchboard_definitions::document::nearest;
@@ -25,10 +27,9 @@ use super::allow::drift;
 use super::ask::{AskError, send_order};
 use super::local_config::LocalConfig;
 use super::local_time::with_local_time;
-use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
+use super::output::{Paint, Tone, failed, print, print_json, say, tilde};
 use super::shell_word::shell_word;
 use crate::args::Args;
-use failures::failures;
 use switchboardd::Layer;
 use switchboardd::RootsOf;
 use switchboardd::child::Runners;
@@ -44,6 +45,12 @@ struct FoundDefinition<'a> {
     own: bool,
     /// The hosts that read it themselves, from a file of the project.
     read_by: HostSet,
+}
+
+impl FoundDefinition<'_> {
+    fn scope(&self) -> Option<Scope> {
+        self.layer.config.suite(&self.definition.name).pool.scope
+    }
 }
 
 /// One entry of the output: a label and its text.
@@ -74,12 +81,13 @@ pub(super) async fn run(args: &Args, suite: &str) -> CliExit {
         };
         return failed(&format!("there is no suite or server `{suite}` here{hint}"));
     };
+    let here = project.as_ref().map(|layer| layer.config.folder.as_path());
     let mut facts = origin(&found);
     let rivals = layers().flat_map(|(layer, _)| &layer.problems);
     let quoted = format!("`{}`", found.definition.name);
     let rivals = rivals.filter(|problem| problem.message.starts_with(&quoted));
     facts.extend(rivals.map(|problem| ("problem", problem.to_string())));
-    facts.extend(executed(&local, &found).await);
+    facts.extend(executed(&local, &found, here).await);
     facts.extend(trust(&local, &found));
     let mut next = Vec::new();
     if let Some(change) = drift::of(&local, found.definition) {
@@ -90,7 +98,7 @@ pub(super) async fn run(args: &Args, suite: &str) -> CliExit {
             "`switchboard allow {name}` shows the changes of its tools and accepts them{refused}"
         ));
     }
-    facts.extend(state(live.as_ref(), &found, &mut next));
+    facts.extend(live::facts(live.as_ref(), &found, &missing(&local, &found).await, &mut next));
     if args.json {
         print_json(&as_json(&found, &facts, &next, live.as_ref()));
         return CliExit::Ok;
@@ -186,11 +194,15 @@ fn roots(of: RootsOf) -> &'static str {
 }
 
 /// What would be run or reached, as `switchboard allow` shows it, and where its values come from.
-async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
+async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>, here: Option<&Path>) -> Vec<Fact> {
     let launch = match &found.definition.launch {
         Ok(launch) => launch,
         Err(why) => return vec![("wrong", why.clone())],
     };
+    // One that runs once for each project is shown as it runs in this one.
+    let is_of_projects = found.own && found.scope() == Some(Scope::Workspace);
+    let bound = here.filter(|_| is_of_projects).map(|root| launch.in_workspace(root));
+    let launch = bound.as_ref().unwrap_or(launch);
     let program = match launch {
         Launch::Process(launch) => Some(local.resolver.find_program(launch).await),
         Launch::Remote(_) => None,
@@ -226,6 +238,17 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         _ => false,
     };
     let mut facts: Vec<Fact> = view(launch, None).facts();
+    if is_of_projects {
+        facts.push((
+            "runs",
+            match here {
+                Some(root) => {
+                    format!("once for each project, here for {}", tilde(&root.display().to_string()))
+                }
+                None => "once for each project; `explain` in a project shows the command there".to_owned(),
+            },
+        ));
+    }
     facts.retain(|(what, text)| !(is_below(what) || found.own && text == DIRECTORY_OUTSIDE));
     if let Launch::Process(launch) = launch {
         let runners = Runners::new(&local.locations.state, &local.personal.config.folder);
@@ -256,6 +279,14 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         facts.extend(changes.map(|(_, text)| ("waits", text)));
     }
     facts
+}
+
+/// The values that the definition needs and that are set nowhere.
+async fn missing(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<String> {
+    let Ok(launch) = &found.definition.launch else { return Vec::new() };
+    let origins = local.resolver.origins(launch).await;
+    let is_missing = |(_, origin): &(String, Origin)| matches!(origin, Origin::Nowhere);
+    origins.into_iter().filter(is_missing).map(|(name, _)| name).collect()
 }
 
 fn origin_text(name: &str, origin: &Origin) -> String {
@@ -295,100 +326,6 @@ fn trust(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
         },
     };
     vec![("trust", text)]
-}
-
-/// What the daemon reports; steps for the user are added to `next`.
-fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<String>) -> Vec<Fact> {
-    let name = shell_word(&found.definition.name);
-    match found.trust_status {
-        TrustStatus::Held | TrustStatus::Outdated { .. } => {
-            next.push(format!(
-                "`switchboard allow {name}` shows it and asks, `switchboard deny {name}` hides it"
-            ));
-        }
-        TrustStatus::Denied => next.push(format!("`switchboard allow {name}` takes it back")),
-        TrustStatus::Allowed => {}
-    }
-    let Some(live) = live else {
-        let why = match found.trust_status {
-            TrustStatus::Denied => "you denied it, so that editors do not see it",
-            _ => {
-                "no daemon runs, or it has not seen this file yet; `switchboard start`, or `switchboard reload`"
-            }
-        };
-        return vec![("state", why.to_owned())];
-    };
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let since = |value: &Value| age(value.as_u64().unwrap_or(0));
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut facts = vec![("suite", text(&live["name"])), ("state", text(&live["state"]))];
-    if let Some(speaks) = live.get("speaks") {
-        let who = format!("{} {}", text(&speaks["name"]), text(&speaks["version"]));
-        facts.push(("speaks", format!("{}, as {who}", text(&speaks["revision"]))));
-    }
-    if let Some(subtools) = live["subtools"].as_u64() {
-        facts.push(("tools", subtools.to_string()));
-    }
-    if live["show"]["as"] == "tools" {
-        facts.push(("shown as", "its own tools".to_owned()));
-    } else if let Some(why) = live["show"]["whySuite"].as_str() {
-        let setting = text(&live["show"]["setting"]);
-        facts.push(("shown as", format!("a suite although the config says `show: \"{setting}\"`: {why}")));
-    }
-    if live["pool"].is_object() {
-        let pool = &live["pool"];
-        facts.push((
-            "pool",
-            format!(
-                "scope {}, {} of {} running, {} kept warm, stopped after {} idle, {} started so far",
-                text(&pool["scope"]),
-                list(&live["children"]).len(),
-                pool["max"],
-                pool["warm"],
-                since(&pool["idleMs"]),
-                pool["starts"]
-            ),
-        ));
-    }
-    for child in list(&live["children"]) {
-        let pid = child["pid"].as_u64().map_or_else(|| "remote".to_owned(), |pid| format!("pid {pid}"));
-        facts.push((
-            "process",
-            format!("{pid}, up {}, {} in flight", since(&child["ageMs"]), child["inFlight"]),
-        ));
-    }
-    let limits = &live["timeouts"];
-    facts.push((
-        "timeouts",
-        format!(
-            "start {}, silence {}, whole call {}",
-            limit(&limits["childSpawnMs"]),
-            limit(&limits["rpcMs"]),
-            limit(&limits["maxMs"])
-        ),
-    ));
-    facts.extend(failures(live));
-    match live["state"].as_str() {
-        Some("misconfigured") => next.push(format!(
-            "`switchboard check {}`, then what is missing",
-            shell_word(found.definition.to_fix())
-        )),
-        Some("failed" | "resting") => next.push(format!(
-            "`switchboard logs {name}` shows more; `switchboard restart {name}` tries again immediately"
-        )),
-        _ => {}
-    }
-    facts
-}
-
-/// `8 s`, `2 min`, `1500 ms`.
-fn limit(ms: &Value) -> String {
-    match ms.as_u64() {
-        Some(ms) if ms >= 120_000 && ms.is_multiple_of(60_000) => format!("{} min", ms / 60_000),
-        Some(ms) if ms.is_multiple_of(1000) => format!("{} s", ms / 1000),
-        Some(ms) => format!("{ms} ms"),
-        None => "-".to_owned(),
-    }
 }
 
 fn as_json(found: &FoundDefinition<'_>, facts: &[Fact], next: &[String], live: Option<&Value>) -> Value {

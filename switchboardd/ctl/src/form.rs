@@ -9,14 +9,15 @@ use super::output::{print_remark, remark};
 use super::prompt;
 
 /// Asks, and returns the result of an `elicitation/create`. What is required is asked until it is answered; the end of
-/// the input (Ctrl-D) declines.
-pub(super) async fn ask(server: &str, params: &Value) -> Value {
+/// the input (Ctrl-D) declines. `order`: the fields as the server wrote them.
+pub(super) async fn ask(server: &str, params: &Value, order: &[String]) -> Value {
     let message = params["message"].as_str().unwrap_or_default();
     // The server's line breaks stay; nothing else that it wrote can move the cursor.
     print_remark(&Printable::text(format_args!("`{server}` asks: {message}")));
     prompt::discard_typed();
     let declined = json!({ "action": "decline" });
-    let fields = fields(&params["requestedSchema"]);
+    let mut fields = fields(&params["requestedSchema"]);
+    fields.sort_by_key(|field| order.iter().position(|name| *name == field.name));
     if fields.is_empty() {
         return match prompt::line(&"ok? [y/N] ".into()).await.as_deref().map(str::trim) {
             Ok("y" | "yes" | "Y") => json!({ "action": "accept", "content": {} }),

@@ -4,6 +4,7 @@ mod choose;
 mod duplicates;
 mod limits;
 mod new_secrets;
+mod removal;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +20,6 @@ use switchboard_hosts::import::{ConvertedEntry, convert, folder_name, has_relati
 use switchboard_hosts::limits::ToolLimits;
 use switchboard_hosts::limits::rules::RuleFile;
 use switchboard_hosts::machine::Machine;
-use switchboard_hosts::record::HostFileRecords;
-use switchboard_hosts::setup::{ServerKey, plan_removal, take_out};
 use switchboard_hosts::table::HOSTS;
 use switchboard_hosts::{Host, ServerEntry, survey, words};
 use switchboard_wire::visible::visible;
@@ -29,7 +28,7 @@ use super::CliExit;
 use super::add::PersonalConfig;
 use super::ask::tell_daemon;
 use super::check::reachable;
-use super::learn::{NewServer, learn_imported};
+use super::learn::{LearnedServer, NewServer, learn_imported};
 use super::output::{indented, print_json, remark, say};
 use super::secret::own_variables;
 use super::setup::{SetupRun, named, refuse_unasked};
@@ -37,6 +36,7 @@ use super::shell_word::shell_word;
 use crate::args::{Args, Import};
 use duplicates::KnownServers;
 use new_secrets::NewSecrets;
+use removal::Removal;
 use switchboardd::daemon;
 use switchboardd::secrets::{Secrets, SecretsError};
 
@@ -134,7 +134,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
                 && let Err(why) = own.define(name, definition)
             {
                 remark!(
-                    "switchboard: {}: `{}` was not taken: {}",
+                    "switchboard: {}: `{}` was not imported: {}",
                     import_result.host.name,
                     visible(name),
                     indented(why)
@@ -163,9 +163,6 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     problems
         .iter()
         .for_each(|problem| remark!("switchboard: {}; the file was not changed", indented(problem)));
-    if import.remove {
-        remove(&mut setup_run, &state, &import_results, &failed);
-    }
     let taken = import_results.iter().filter_map(|result| match &result.outcome {
         ImportOutcome::Taken { name, .. } if !import.which.dry_run && !failed.contains(name) => {
             Some(NewServer { name: name.clone(), shown_in: result.entry.project.clone() })
@@ -176,17 +173,40 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     if !import.which.dry_run && (!settings.is_empty() || !taken.is_empty()) {
         tell_daemon(args).await;
     }
-    let starts = learn_imported(args, if import.no_start { &[] } else { &taken }).await;
+    let is_started = !import.which.dry_run && !import.no_start;
+    let mut to_start = taken;
+    if import.remove {
+        let same = import_results.iter().filter_map(|result| match &result.outcome {
+            ImportOutcome::Same { name, .. } => Some(name.clone()),
+            _ => None,
+        });
+        let others: BTreeSet<String> =
+            same.filter(|name| !to_start.iter().any(|server| server.name == *name)).collect();
+        to_start.extend(NewServer::named(args, &others.into_iter().collect::<Vec<_>>()));
+    }
+    let learned = learn_imported(args, if is_started { &to_start } else { &[] }).await;
+    let kept = match import.remove {
+        true => {
+            let learned = is_started.then_some(&learned[..]);
+            Removal { machine: &machine, state: &state, failed: &failed, learned }
+                .run(&mut setup_run, &import_results)
+        }
+        false => Vec::new(),
+    };
     if args.json {
         let servers: Vec<_> = import_results.iter().map(ImportResult::as_json).collect();
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         let files: Vec<_> = setup_run.reports.iter().map(super::setup::HostFileReport::as_json).collect();
+        let starts: Vec<_> = learned.iter().map(LearnedServer::as_json).collect();
+        let kept: Vec<_> = kept.iter().map(removal::KeptServer::as_json).collect();
         let told = json!({
             "dryRun": import.which.dry_run, "servers": servers, "problems": problems, "files": files, "starts": starts,
+            "kept": kept,
         });
         print_json(&told);
     }
-    Ok(if broken { CliExit::Error } else { setup_run.exit() })
+    let is_kept = !kept.is_empty() && !import.which.dry_run;
+    Ok(if broken || is_kept { CliExit::Error } else { setup_run.exit() })
 }
 
 /// All servers of the selected hosts.
@@ -385,38 +405,6 @@ fn signature(definition: &Definition) -> Option<String> {
         }
     };
     Some(launch.to_string())
-}
-
-/// Removes imported servers from the hosts' files.
-fn remove(
-    setup_run: &mut SetupRun,
-    state: &Path,
-    import_results: &[ImportResult],
-    failed: &BTreeSet<String>,
-) {
-    let mut files: Vec<(&Path, &'static Host, Vec<ServerKey>)> = Vec::new();
-    for import_result in import_results {
-        let is_there = match &import_result.outcome {
-            ImportOutcome::Taken { name, .. } | ImportOutcome::Same { name, .. } => !failed.contains(name),
-            ImportOutcome::Left { .. } => false,
-        };
-        if is_there {
-            let server = (import_result.entry.project.clone(), import_result.entry.name.clone());
-            match files.iter_mut().find(|(file, ..)| *file == import_result.file) {
-                Some((.., servers)) => servers.push(server),
-                None => files.push((&import_result.file, import_result.host, vec![server])),
-            }
-        }
-    }
-    // A project's servers come last above; editors have one order everywhere.
-    files.sort_by_key(|(_, host, _)| HOSTS.iter().position(|known| known.id == host.id));
-    for (file, host, servers) in files {
-        setup_run.one(host, file, plan_removal(host, file, &servers), || {
-            let records =
-                HostFileRecords::open(state).map_err(|error| Problem::of(state, error.to_string()))?;
-            take_out(&records, host, file, &servers)
-        });
-    }
 }
 
 impl ImportOutcome {

@@ -8,7 +8,7 @@ use switchboard_wire::visible::{Printable, visible, visible_json};
 
 use super::CliExit;
 use super::ask::{AskError, about, ask, send_order};
-use super::daemon_session::request;
+use super::daemon_session::{DaemonSession, request};
 use super::explain::denied_or;
 use super::output::{
     Paint, Table, Tone, cell, is_terminal, person_reads_errors, print, print_json, remark, say, toned, width,
@@ -92,7 +92,15 @@ async fn print_suite(args: &Args, suite: &str, query: Option<&str>, full: bool) 
 async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -> Result<Value, AskError> {
     let call = request("tools/call", &json!({ "name": suite, "arguments": arguments }));
     let path = format!("/proxy{}", about(project(args).as_deref()));
-    let mut answer = Box::pin(ask(args, Method::POST, &path, Some(&call)));
+    noticed(server, ask(args, Method::POST, &path, Some(&call))).await
+}
+
+/// Says that the server is starting if the answer takes long.
+async fn noticed(
+    server: &str,
+    answer: impl Future<Output = Result<Value, AskError>>,
+) -> Result<Value, AskError> {
+    let mut answer = Box::pin(answer);
     match tokio::time::timeout(RUNNING_ANSWER_TIME, &mut answer).await {
         Ok(answer) => answer,
         Err(_) => {
@@ -104,10 +112,17 @@ async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -
     }
 }
 
-/// The `inputSchema` of one tool; null if it is not shown, or there is no such tool.
-pub(super) async fn schema(args: &Args, suite: &str, server: &str, tool: &str) -> Result<Value, AskError> {
+/// The `inputSchema` of one tool; null if it is not shown, or there is no such tool. Asked in the session of the call, whose
+/// name the record of calls then has.
+pub(super) async fn schema(
+    talk: &mut DaemonSession<'_>,
+    suite: &str,
+    server: &str,
+    tool: &str,
+) -> Result<Value, AskError> {
     let wanted = json!({ "action": "introspect", "subtool": tool, "args": { "verbosity": "full" } });
-    let answer = introspect(args, suite, server, &wanted).await?;
+    let call = request("tools/call", &json!({ "name": suite, "arguments": wanted }));
+    let answer = noticed(server, talk.send(&call)).await?;
     let found = tools(&answer).into_iter().find(|one| one["name"] == tool);
     Ok(found.map_or(Value::Null, |found| found["inputSchema"].clone()))
 }

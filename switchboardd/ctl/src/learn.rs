@@ -53,6 +53,19 @@ enum LearnOutcome {
 }
 
 impl LearnedServer {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Why it is not known that it works.
+    pub(super) fn fault(&self) -> Option<String> {
+        match &self.outcome {
+            LearnOutcome::Tools(_) => None,
+            LearnOutcome::OfProjects => Some(format!("it {OF_PROJECTS}")),
+            LearnOutcome::NotStarted(_) => Some("it did not start".to_owned()),
+        }
+    }
+
     /// Continues the words "it".
     pub(super) fn sentence(&self) -> String {
         match &self.outcome {
@@ -71,8 +84,8 @@ impl LearnedServer {
     }
 }
 
-/// Starts imported servers, prints what became of them unless the user wants JSON, and returns that.
-pub(super) async fn learn_imported(args: &Args, servers: &[NewServer]) -> Vec<Value> {
+/// Starts imported servers, and prints what became of them unless the user wants JSON.
+pub(super) async fn learn_imported(args: &Args, servers: &[NewServer]) -> Vec<LearnedServer> {
     let learned = learn(args, servers).await;
     if !args.json {
         learned.iter().for_each(|one| say!("{}: it {}", visible(&one.name), visible(&one.sentence())));
@@ -84,7 +97,7 @@ pub(super) async fn learn_imported(args: &Args, servers: &[NewServer]) -> Vec<Va
             say!("{good} of {} answer{fix}", count(good + bad, "server"));
         }
     }
-    learned.iter().map(LearnedServer::as_json).collect()
+    learned
 }
 
 /// Starts these servers, all at once, in the daemon that runs; without one, here.

@@ -17,7 +17,7 @@ use switchboardd::{Suite, daemon};
 use super::CliExit;
 use super::ask::tell_daemon;
 use super::dry_run::OfflineDaemon;
-use super::learn::{NewServer, learn_imported};
+use super::learn::{LearnedServer, NewServer, learn_imported};
 use super::output::{complain, count, failed, print_json, say, tilde};
 use super::prompt;
 use super::setup::print_difference;
@@ -32,6 +32,7 @@ pub(crate) struct UnpinnedServer {
     kind: PackageKind,
     /// The version that runs now, or why it is not known.
     pub(crate) version: Result<String, String>,
+    pub(crate) has_run: bool,
 }
 
 impl UnpinnedServer {
@@ -44,7 +45,8 @@ impl UnpinnedServer {
             server["version"].as_str().map(ToOwned::to_owned)
         });
         let version = running_version(&package, kind, reported.as_deref(), home);
-        Some(Self { name: name.clone(), file: file.clone(), package, kind, version })
+        let has_run = reported.is_some();
+        Some(Self { name: name.clone(), file: file.clone(), package, kind, version, has_run })
     }
 
     fn pinned(&self) -> Option<String> {
@@ -61,7 +63,7 @@ pub(crate) fn package_of(launch: &Launch) -> Option<(String, PackageKind)> {
     Some((package, PackageKind::of(&words)))
 }
 
-/// The version of the package on disk that the server reports, too.
+/// The version on disk of the package that the runner uses. What the server reports is often not its package's.
 pub(crate) fn running_version(
     package: &str,
     kind: PackageKind,
@@ -75,14 +77,13 @@ pub(crate) fn running_version(
     if on_disk.iter().any(|version| version == reported) {
         return Ok(reported.to_owned());
     }
-    Err(match on_disk.as_slice() {
-        [] => format!("it reports {}, and the package was not found on disk", visible(reported)),
-        several => format!(
-            "it reports {}, and on disk is {}; write the version yourself",
-            visible(reported),
-            visible(&several.join(", "))
-        ),
-    })
+    match on_disk.as_slice() {
+        [] => Err(format!("it reports {}, and the package was not found on disk", visible(reported))),
+        [one] => Ok(one.clone()),
+        several => {
+            Err(format!("it reports {}, and on disk are {}", visible(reported), visible(&several.join(", "))))
+        }
+    }
 }
 
 /// The user's own servers without a fixed version.
@@ -135,13 +136,17 @@ pub(super) async fn run(args: &Args, wish: &Pin) -> CliExit {
             "result": result, "why": server.version.as_ref().err(),
         }));
     }
+    if !servers.is_empty() && servers.iter().all(|server| server.version.is_err()) {
+        exit = CliExit::Error;
+    }
     let mut learned = Vec::new();
     if !changed.is_empty() {
         tell_daemon(args).await;
         learned = learn_imported(args, &NewServer::named(args, &changed)).await;
     }
     if args.json {
-        print_json(&json!({ "dryRun": wish.dry_run, "servers": told, "starts": learned }));
+        let starts: Vec<_> = learned.iter().map(LearnedServer::as_json).collect();
+        print_json(&json!({ "dryRun": wish.dry_run, "servers": told, "starts": starts }));
         return exit;
     }
     let unknown = servers.iter().filter(|server| server.version.is_err()).count();
@@ -159,11 +164,12 @@ fn pin_one(args: &Args, wish: &Pin, server: &UnpinnedServer) -> Result<&'static 
     let Some(pinned) = server.pinned() else {
         let why = server.version.as_ref().err().map_or("", String::as_str);
         if !args.json {
-            say!(
-                "{}: the version of `{}` is not known: {why}",
-                visible(&server.name),
-                visible(&server.package)
-            );
+            let what = format!("the version of `{}` is not known: {why}", server.package);
+            let fix = match server.has_run {
+                true => format!("; write `{}` in {file}", server.kind.pinned(&server.package, "VERSION")),
+                false => String::new(),
+            };
+            say!("{}: {}", visible(&server.name), visible(&format!("{what}{fix}")));
         }
         return Ok("unknown");
     };

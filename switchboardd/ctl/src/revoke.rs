@@ -114,7 +114,7 @@ fn meant(local: &LocalConfig, args: &Args, what: &str) -> Result<Vec<TrustEntry>
         _ if denied => format!("`{shown}` is denied; there is nothing to take back"),
         Some((true, entry)) if entry.trust_status == TrustStatus::Allowed => {
             format!(
-                "`{shown}` is your own server and needs no consent; `switchboard remove {shown}` removes it"
+                "`{shown}` is your own server and needs no approval; `switchboard remove {shown}` removes it"
             )
         }
         Some((false, entry)) if entry.trust_status == TrustStatus::Allowed => {

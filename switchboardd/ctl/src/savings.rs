@@ -144,14 +144,23 @@ fn render(savings: &Value, paint: Paint) -> Printable {
     lines.extend(now(&savings["processes"], &savings["memory"], paint));
 
     lines.push(Printable::default());
-    for word in suites.iter().filter_map(|suite| suite["word"].as_str()) {
-        lines.push(paint.on(Tone::Warning, word));
-    }
+    let words: Vec<&str> = suites.iter().filter_map(|suite| suite["word"].as_str()).collect();
+    lines.extend(once(&words).iter().map(|word| paint.on(Tone::Warning, word)));
     if let Some(problem) = savings["problem"].as_str() {
         lines.push(paint.on(Tone::Bad, printable!("problem: {}", indented(problem))));
     }
     lines.push(paint.on(Tone::Quiet, text(&savings["tokenizer"]["note"])));
     Printable::lines(lines)
+}
+
+/// What can be done about small suites is the same for each, and said once.
+fn once(words: &[&str]) -> Vec<String> {
+    let what: Vec<&str> = words.iter().map(|word| word.split("; `suites.").next().unwrap_or(word)).collect();
+    if what.iter().zip(words).filter(|(what, word)| what.len() < word.len()).count() < 2 {
+        return words.iter().map(|word| (*word).to_owned()).collect();
+    }
+    let instead = "`suites.NAME.show: \"tools\"` shows a server's own tools instead; or name it in the config of the editor that uses it, as `switchboard --child NAME`";
+    what.into_iter().chain([instead]).map(ToOwned::to_owned).collect()
 }
 
 /// What runs now, against what the open editors would have started.
@@ -226,4 +235,18 @@ fn seconds(ms: &Value) -> String {
 
 fn mib(bytes: &Value) -> String {
     bytes.as_f64().map_or_else(|| "-".to_owned(), |bytes| format!("{:.1} MiB", bytes / 1_048_576.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_helps_every_small_suite_is_said_once() {
+        let one = "a costs; `suites.a.show: x";
+        assert_eq!(once(&[one, "b is busy"]), [one, "b is busy"]);
+        let told = once(&[one, "b costs; `suites.b.show: x"]);
+        assert_eq!(told[..2], ["a costs", "b costs"]);
+        assert!(told.len() == 3 && told[2].contains("`suites.NAME.show: \"tools\"`"));
+    }
 }

@@ -17,6 +17,7 @@ use switchboard_wire::printable;
 use switchboard_wire::visible::{Printable, visible};
 
 use super::CliExit;
+use super::local_config::LocalConfig;
 use super::output::{Paint, Tone, complain, indented, print, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, HostSelection, Setup, Undo};
@@ -115,10 +116,16 @@ pub(super) fn run(args: &Args, setup: &Setup) -> CliExit {
     if setup_run.reports.iter().any(HostFileReport::is_new) {
         say!("");
         say!("restart your editors to see the change; `switchboard undo` takes it back");
-        if own_servers(&home) {
-            say!(
+        let has_definitions =
+            LocalConfig::open_if_possible(args).is_some_and(|local| !local.personal.entries.is_empty());
+        match (own_servers(&home), has_definitions) {
+            (false, _) => {}
+            (true, false) => say!(
                 "next: `switchboard import` copies the servers that your editors start now; `--remove` also removes them there"
-            );
+            ),
+            (true, true) => say!(
+                "next: `switchboard import --remove` removes the servers from your editors that Switchboard has and that answer"
+            ),
         }
     }
     setup_run.exit()

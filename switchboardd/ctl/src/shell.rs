@@ -115,5 +115,9 @@ fn rendered(command: clap::Command) -> Vec<u8> {
     // Writing to a `Vec` cannot fail.
     let source = concat!("switchboard ", env!("CARGO_PKG_VERSION"));
     let _ = Man::new(command).source(source).manual("Switchboard").render(&mut text);
-    text
+    // clap_mangen's name for what follows the options.
+    String::from_utf8_lossy(&text)
+        .replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n")
+        .replace(".SH EXTRA\n", ".SH NOTES\n")
+        .into_bytes()
 }

@@ -287,7 +287,7 @@ pub(super) async fn reload(args: &Args) -> CliExit {
         return exit;
     }
     let number = |key: &str| usize::try_from(answer[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
-    let (servers, open) = (count(number("suites"), "server"), count(number("workspaces"), "workspace"));
+    let (servers, open) = (count(number("suites"), "server"), count(number("workspaces"), "project"));
     say!("reloaded: {servers} of your own, {open} open");
     for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         say!("problem: {}", indented(problem));

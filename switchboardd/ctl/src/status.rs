@@ -126,15 +126,20 @@ pub(super) fn render(status: &Value) -> Printable {
     let mut lines = daemon(status, paint);
     let open = sessions(status);
     section(&mut lines, paint, &count(open.len(), "session"), &open, "no editor is connected");
-    let personal = list(&status["suites"]);
     let workspaces = list(&status["workspaces"]);
-    let all: Vec<&Value> =
-        personal.iter().chain(workspaces.iter().flat_map(|one| list(&one["suites"]))).collect();
-    let own = suites(personal);
+    let of_projects: Vec<&Value> = workspaces.iter().flat_map(|one| list(&one["suites"])).collect();
+    // One of the user's own that runs once for each project is listed with its projects.
+    let is_same = |one: &Value, other: &Value| one["child"] == other["child"] && one["file"] == other["file"];
+    let is_general = |suite: &&Value| !of_projects.iter().any(|other| is_same(other, suite));
+    let personal: Vec<&Value> = list(&status["suites"]).iter().filter(is_general).collect();
+    let all: Vec<&Value> = personal.iter().chain(&of_projects).copied().collect();
+    let own = suites(personal.iter().copied());
     let if_empty = "no servers of your own; `switchboard import` or `switchboard add` defines some";
-    section(&mut lines, paint, &count(own.len(), "server"), &own, if_empty);
+    if !own.is_empty() || of_projects.is_empty() {
+        section(&mut lines, paint, &count(own.len(), "server"), &own, if_empty);
+    }
     for workspace in workspaces.iter().filter(|one| !list(&one["suites"]).is_empty()) {
-        let suites = suites(list(&workspace["suites"]));
+        let suites = suites(list(&workspace["suites"]).iter());
         let heading = format!(
             "{} of {}",
             count(list(&workspace["suites"]).len(), "server"),
@@ -307,6 +312,11 @@ fn sessions(status: &Value) -> Table {
     table
 }
 
+/// The state as users read it; `resting` is a word of the JSON.
+pub(super) fn state_word(state: &str) -> &str {
+    if state == "resting" { "paused" } else { state }
+}
+
 pub(super) fn state(state: &Value) -> Cell {
     let state = text(state);
     let tone = match state.as_str() {
@@ -315,10 +325,10 @@ pub(super) fn state(state: &Value) -> Cell {
         "held" | "resting" => Tone::Warning,
         _ => Tone::Quiet,
     };
-    toned(tone, state)
+    toned(tone, state_word(&state))
 }
 
-fn suites(suites: &[Value]) -> Table {
+fn suites<'a>(suites: impl Iterator<Item = &'a Value>) -> Table {
     let mut table = Table::new(&["SERVER", "STATE", "TOOLS", "NOTE"]);
     for suite in suites {
         table.row(vec![cell(shown_name(suite)), state(&suite["state"]), cell(subtools(suite)), note(suite)]);

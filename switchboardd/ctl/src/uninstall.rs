@@ -175,7 +175,8 @@ fn is_agreed(args: &Args, wish: &Uninstall) -> Result<bool, CliExit> {
         );
         return Err(CliExit::Usage);
     }
-    let what = if wish.purge { "do this, and delete your servers and secrets for good" } else { "do this" };
+    let what =
+        if wish.purge { "do this, and delete your servers and secrets permanently" } else { "do this" };
     Ok(prompt::yes(&printable!("{what}? [y/N] ")))
 }
 
@@ -216,6 +217,26 @@ async fn take_away(args: &Args, wish: &Uninstall, traces: &Traces) -> CliExit {
     CliExit::Ok
 }
 
+/// Man pages and completions that `install.sh` writes, as words of a shell.
+fn texts_on_disk() -> Vec<String> {
+    let Ok(home) = daemon::home() else { return Vec::new() };
+    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let data = data.unwrap_or_else(|| home.join(".local/share"));
+    let pages = data.join("man/man1");
+    let mut words = Vec::new();
+    if pages.join("switchboard.1").exists() {
+        words.push(format!("{}/switchboard*.1", shell_word(&pages)));
+    }
+    let completions = [
+        "bash-completion/completions/switchboard",
+        "zsh/site-functions/_switchboard",
+        "fish/vendor_completions.d/switchboard.fish",
+    ];
+    let there = completions.iter().map(|file| data.join(file)).filter(|file| file.exists());
+    words.extend(there.map(|file| shell_word(&file)));
+    words
+}
+
 fn tell_left(traces: &Traces, left: &[&PathBuf], purged: bool) {
     if !traces.host_files.is_empty() {
         say!("restart your editors; until then, open ones keep their shim");
@@ -234,7 +255,8 @@ fn tell_left(traces: &Traces, left: &[&PathBuf], purged: bool) {
         && let Some(folder) = own.parent()
     {
         let programs = ["switchboard", "switchboardd", "switchboard-ctl", "switchboard-guard"];
-        let files: Vec<String> = programs.iter().map(|name| shell_word(&folder.join(name))).collect();
+        let mut files: Vec<String> = programs.iter().map(|name| shell_word(&folder.join(name))).collect();
+        files.extend(texts_on_disk());
         say!("remove the programs the way you installed them, or with `rm {}`", files.join(" "));
     }
 }

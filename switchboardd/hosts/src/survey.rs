@@ -60,13 +60,15 @@ pub fn survey(machine: &Machine) -> Vec<SurveyedHost> {
         if paths.is_empty() {
             paths = machine.targets(present.host);
         }
-        let files = paths.into_iter().map(|path| SurveyedFile { state: state(present.host, &path), path });
+        let files =
+            paths.into_iter().map(|path| SurveyedFile { state: file_state(present.host, &path), path });
         SurveyedHost { host: present.host, by: present.by, files: files.collect() }
     };
     machine.present().into_iter().map(look).collect()
 }
 
-fn state(host: &Host, path: &Path) -> Result<HostFileState, Problem> {
+/// What one file of a host says.
+pub fn file_state(host: &Host, path: &Path) -> Result<HostFileState, Problem> {
     let Some(text) = read_text(path).map_err(|why| Problem::of(path, why))? else {
         return Ok(HostFileState::default());
     };

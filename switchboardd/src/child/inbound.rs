@@ -54,7 +54,7 @@ impl Child {
             Frame::Noise(line) => self.skip(&line, &Malformed::NotJson),
             Frame::Oversize { id, asks, bytes, .. } => {
                 self.metrics.too_long(bytes);
-                tracing::warn!(target: "child", child = self.name(), bytes, "skipped a message over the limit");
+                tracing::warn!(target: "server", server = self.name(), bytes, "skipped a message over the limit");
                 match id {
                     Some(id) if asks && is_id(&id) && self.era() == ProtocolEra::Legacy => {
                         let why = format!(
@@ -124,7 +124,9 @@ impl Child {
                 self.following.subscriptions.note_list_changed(method);
                 self.offer_cache.invalidate();
             }
-            _ => tracing::debug!(target: "child", child = self.name(), method, "notification not forwarded"),
+            _ => {
+                tracing::debug!(target: "server", server = self.name(), method, "notification not forwarded")
+            }
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) async fn spawn_child(
     let transport = ChildTransport::Stdio(outbox);
     let child = Arc::new(Child::new(start, deps, pid, guard_pid, transport));
     registry.add(&child, slot);
-    tracing::info!(target: "child", child = start.name, pid, "started");
+    tracing::info!(target: "server", server = start.name, pid, "started");
     tokio::spawn(run(child.clone(), stdout, stderr, process, registry.clone()));
     Ok(child)
 }
@@ -82,9 +82,9 @@ async fn run(
     let ending = with_stderr(ending, &child.stderr.last_lines());
     match &ending {
         ChildError::Stopped => {
-            tracing::info!(target: "child", child = child.name(), pid = child.pid(), "stopped")
+            tracing::info!(target: "server", server = child.name(), pid = child.pid(), "stopped")
         }
-        ending => tracing::warn!(target: "child", child = child.name(), pid = child.pid(), "{ending}"),
+        ending => tracing::warn!(target: "server", server = child.name(), pid = child.pid(), "{ending}"),
     }
     // Has no effect if `give_up` has already set the reason.
     child.lifecycle.set_reason(ending);

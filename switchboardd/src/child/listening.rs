@@ -94,7 +94,7 @@ async fn wait_for_more(child: &Arc<Child>, answer: &ChildResponse) {
     if ended {
         return tokio::time::sleep(RELISTEN_PAUSE).await;
     }
-    tracing::debug!(target: "child", child = child.name(), "it says that something changes, but not when");
+    tracing::debug!(target: "server", server = child.name(), "it says that something changes, but not when");
     tokio::select! {
         () = child.following.subscriptions_changed.notified() => {}
         () = child.wait_ended() => {}

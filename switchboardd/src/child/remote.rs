@@ -176,8 +176,8 @@ async fn run(
     // Has no effect if `give_up` has already set the reason.
     child.lifecycle.set_reason(ChildError::Stopped);
     match child.why_ended() {
-        ChildError::Stopped => tracing::info!(target: "child", child = child.name(), "left"),
-        ending => tracing::warn!(target: "child", child = child.name(), "{ending}"),
+        ChildError::Stopped => tracing::info!(target: "server", server = child.name(), "left"),
+        ending => tracing::warn!(target: "server", server = child.name(), "{ending}"),
     }
     child.end();
     let _ = timeout(DELETE_SESSION_TIMEOUT, connection.delete_session()).await;

@@ -145,9 +145,9 @@ impl StderrRing {
         let first = is_first.then(|| clipped_lines(&text, MAX_FIRST_BYTES));
         match &first {
             Some(text) => {
-                tracing::warn!(target: "child", child = name, "wrote a line to stdout that is not JSON-RPC: {text}");
+                tracing::warn!(target: "server", server = name, "wrote a line to stdout that is not JSON-RPC: {text}");
             }
-            None => tracing::debug!(target: "child", child = name, "{text}"),
+            None => tracing::debug!(target: "server", server = name, "{text}"),
         }
         let mut kept = self.buffer.lock().expect("BUG: a push panicked");
         if let Some(first) = first {

@@ -303,7 +303,7 @@ impl Child {
         let Some(tool) = Members::of(tool) else { return true };
         let Some(error) = tool.get("inputSchema").and_then(header_schema_error) else { return true };
         let name = tool.text("name").unwrap_or_default();
-        tracing::warn!(target: "child", child = self.name(), "tool `{}` is left out: {error}", visible(&name));
+        tracing::warn!(target: "server", server = self.name(), "tool `{}` is left out: {error}", visible(&name));
         false
     }
 }

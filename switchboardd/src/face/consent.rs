@@ -181,12 +181,12 @@ async fn note(daemon: &Arc<Daemon>, asked: ConsentQuestion, decision: Option<&st
     match run_blocking(move || store.record(&file, &name, record)).await {
         Ok(()) => {
             let word = if allows { "allowed" } else { "denied" };
-            tracing::info!(target: "trust", child, file = shown, "{word} by the user in their host");
+            tracing::info!(target: "trust", server = child, file = shown, "{word} by the user in their editor");
             daemon.reload_requests.reload().await;
             allows
         }
         Err(error) => {
-            tracing::warn!(target: "trust", child, "{error}");
+            tracing::warn!(target: "trust", server = child, "{error}");
             false
         }
     }

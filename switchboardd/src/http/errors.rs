@@ -56,7 +56,7 @@ pub(super) enum HttpError {
     #[error("{0}")]
     Held(String),
     #[error(
-        "the daemon and the shim have no hop version in common: the daemon speaks {ours}, the shim {theirs}; install the same version of both"
+        "the daemon and the shim have no version of their protocol in common: the daemon speaks {ours}, the shim {theirs}; install the same version of both"
     )]
     HopMismatch { ours: String, theirs: String },
     #[error("switchboardd is shutting down")]

@@ -48,7 +48,7 @@ pub(super) async fn open(
     if let Some(later) = later {
         tokio::spawn(daemon.workspace_loader.clone().attach_workspace(session.clone(), later));
     }
-    tracing::debug!(target: "session", session = &session.id[..8], workspace = ?workspace.root, shim = open.version, "opened");
+    tracing::debug!(target: "session", session = &session.id[..8], project = ?workspace.root, shim = open.version, "opened");
     if let Some(token) = &open.shown {
         session.set_shown_tools(Arc::new(ShownTools::of_token(token)));
     }

@@ -278,7 +278,7 @@ impl ToolBaseline {
         let split = if loses { "; what was shown as read-only does not write until then" } else { "" };
         tracing::warn!(
             target: "drift",
-            child = self.name,
+            server = self.name,
             "{}; `switchboard explain {1}` shows the difference, `switchboard allow {1}` accepts it{held}{split}",
             drift.summary(),
             self.name,

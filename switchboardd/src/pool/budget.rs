@@ -80,7 +80,7 @@ impl Budget {
             };
             let Some(until) = until else { return Err(full) };
             if let Some(idle) = self.least_recently_used(|child| full.is_eased_by(child)) {
-                tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), "stopped to make room");
+                tracing::info!(target: "budget", server = idle.name(), pid = idle.pid(), "stopped to make room");
                 match full {
                     NoRoom::Children { .. } => idle.stop(),
                     NoRoom::Memory { .. } => idle.evict(),
@@ -156,7 +156,7 @@ impl Budget {
             let Some(most_mb) = self.ceiling().memory_mb else { continue };
             while self.used_mb().await > most_mb {
                 let Some(idle) = self.least_recently_used(|child| child.process().is_some()) else { break };
-                tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), most_mb, "stopped to save memory");
+                tracing::info!(target: "budget", server = idle.name(), pid = idle.pid(), most_mb, "stopped to save memory");
                 idle.evict();
                 idle.wait_cleared().await;
             }

@@ -145,7 +145,7 @@ async fn check_cancel_read(pool: Arc<Pool>, member: Arc<Member>, within: Duratio
     let (begin, last) = (Instant::now(), member.last_call());
     if !member.is_responsive(within).await {
         if member.is_alive() && member.has_unanswered(last) {
-            tracing::info!(target: "pool", child = member.name(), pid = member.pid(), "does not come back from a cancelled call");
+            tracing::info!(target: "pool", server = member.name(), pid = member.pid(), "does not come back from a cancelled call");
             member.retire();
         }
     } else if member.has_unanswered(last) {

@@ -185,7 +185,7 @@ impl Pool {
         let started = match Child::start(&start, &target, &deps, slot).await {
             Err(StartError { of_probe: true, error }) => {
                 // Some servers exit if they are sent anything before `initialize`.
-                tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
+                tracing::debug!(target: "pool", server = &*self.name, "{error}; it is started again and not asked");
                 let slot = self.services.budget.admit(room_until, here).await?;
                 // The stderr of its first start is dropped: the second one writes the same again.
                 let ring = Arc::new(StderrRing::new(target.redactor().clone()));
@@ -239,9 +239,9 @@ impl Pool {
         // A spare without room is not a failure.
         let counts = is_call || !matches!(failure, PoolError::NoRoom(_));
         if counts {
-            tracing::warn!(target: "pool", child = &*self.name, "{failure}");
+            tracing::warn!(target: "pool", server = &*self.name, "{failure}");
         } else {
-            tracing::debug!(target: "pool", child = &*self.name, "{failure}");
+            tracing::debug!(target: "pool", server = &*self.name, "{failure}");
         }
         let now = Instant::now();
         let mut state = self.lock();

@@ -125,7 +125,7 @@ impl Pool {
         }
         drop(state);
         if stops {
-            tracing::info!(target: "pool", child = &*self.name, pid = member.pid(), "idle for {} s", idle.as_secs());
+            tracing::info!(target: "pool", server = &*self.name, pid = member.pid(), "idle for {} s", idle.as_secs());
         }
         // In use, or a spare: check again after the same time.
         now + idle.max(LIST_CHANGE_DEBOUNCE)

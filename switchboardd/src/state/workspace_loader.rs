@@ -133,7 +133,7 @@ impl WorkspaceLoader {
             Ok(Ok(workspace)) => (workspace, None),
             Ok(Err(_)) => (self.workspaces.personal.clone(), None),
             Err(_) => {
-                tracing::warn!(target: "workspace", "`{}` takes long to answer", named.display());
+                tracing::warn!(target: "project", "`{}` takes long to answer", named.display());
                 (self.workspaces.personal.clone(), Some(arrival))
             }
         }
@@ -248,7 +248,7 @@ impl WorkspaceLoader {
     }
 
     fn evict_workspace(&self, workspace: &Workspace) {
-        tracing::debug!(target: "workspace", root = ?workspace.root, "let go");
+        tracing::debug!(target: "project", root = ?workspace.root, "let go");
         self.workspaces.remove(workspace);
         self.sessions.forget_anonymous(workspace);
         self.sweep_pools();

@@ -36,13 +36,13 @@ impl Unconfirmed {
         match self {
             Self::Declined => {
                 format!(
-                    "the user did not allow this call of subtool `{subtool}` (server `{child}`); it was not sent"
+                    "the user did not allow this call of tool `{subtool}` (server `{child}`); it was not sent"
                 )
             }
             Self::CannotAsk { of_workspace } => {
-                let whose = if of_workspace { "the workspace's" } else { "the user's" };
+                let whose = if of_workspace { "the project's" } else { "the user's" };
                 format!(
-                    "subtool `{subtool}` of server `{child}` needs the user's yes, and this host cannot ask for it (no elicitation); the call was not sent. To allow it without a question, the user changes `suites.{child}.confirm` in {whose} `switchboard.config.json`"
+                    "tool `{subtool}` of server `{child}` needs the user's yes, and this editor cannot ask for it (no elicitation); the call was not sent. To allow it without a question, the user changes `suites.{child}.confirm` in {whose} `switchboard.config.json`"
                 )
             }
         }
@@ -59,7 +59,7 @@ pub enum Failure {
     InvalidRequest(#[from] InvalidRequest),
     #[error("Missing required client capability: {required}")]
     LacksCapability { required: &'static str },
-    #[error("too many calls wait for their hosts to come back with answers")]
+    #[error("too many calls wait for their editors to come back with answers")]
     TooManySuspended,
     #[error("{0}")]
     BadState(#[from] BadState),
@@ -81,14 +81,14 @@ pub enum Failure {
     NoSuchChild { child: String },
     #[error("Resource not found: {uri}")]
     NoSuchResource { uri: String },
-    #[error("subtool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
+    #[error("tool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
     NotAllowed { suite: String, subtool: String },
-    #[error("subtool `{subtool}` {does} and is not reached with `{called}`; {advice}")]
+    #[error("tool `{subtool}` {does} and is not reached with `{called}`; {advice}")]
     WrongTool { subtool: Box<str>, does: &'static str, called: String, advice: String },
     #[error("{why}", why = .why.sentence(.child, .subtool))]
     NotConfirmed { child: Box<str>, subtool: Box<str>, why: Unconfirmed },
     #[error(
-        "subtool `{subtool}` of server `{child}` is held: the server changed or added it, and the user has not accepted that yet. They can see the difference and accept it with `switchboard allow {child}` on a terminal"
+        "tool `{subtool}` of server `{child}` is held: the server changed or added it, and the user has not accepted that yet. They can see the difference and accept it with `switchboard allow {child}` on a terminal"
     )]
     ToolHeld { child: String, subtool: String },
     #[error("switchboardd is shutting down; the call may or may not have run")]
@@ -108,7 +108,7 @@ fn allowing(file: &str) -> String {
 }
 
 fn of_subtool(subtool: Option<&str>) -> String {
-    subtool.map_or(String::new(), |subtool| format!(" (subtool `{subtool}`)"))
+    subtool.map_or(String::new(), |subtool| format!(" (tool `{subtool}`)"))
 }
 
 impl Failure {

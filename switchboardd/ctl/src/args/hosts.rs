@@ -21,13 +21,15 @@ pub struct Undo {
 pub struct Import {
     #[command(flatten)]
     pub which: HostSelection,
-    /// Also remove what was imported from your editors' files: shows each change and asks; `undo` puts it back
+    /// Also remove from your editors' files what was imported and answers: shows each change and asks; `undo` puts it
+    /// back. Only from files in which `setup` has added Switchboard
     #[arg(long)]
     pub remove: bool,
     /// Only these servers, by the names that they have in your editors
     #[arg(long, value_name = "SERVER,…", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Don't start them now. Otherwise each is started once, so that its tools are known
+    /// Don't start them now. Otherwise each is started once, so that its tools are known. With `--remove`: remove
+    /// them without a test
     #[arg(long)]
     pub no_start: bool,
 }

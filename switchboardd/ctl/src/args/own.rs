@@ -18,7 +18,7 @@ pub struct Add {
     /// A file of such variables
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
-    /// The directory it runs in [default: that of its definition]
+    /// The folder it runs in [default: that of its definition]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
     /// The URL of a remote server, instead of a command

@@ -7,6 +7,8 @@ use switchboard_definitions::document::nearest;
 
 use crate::shell_word::shell_word;
 
+const EXAMPLE: &str = "write `key=value …` or '{\"key\": \"value\"}'";
+
 /// A schema that refers to itself is followed this far.
 const MAX_REFERENCES: usize = 8;
 
@@ -38,9 +40,7 @@ impl TypedArguments {
             [] => Ok(Self::Object(json!({}))),
             [one] if one == "-" => object(&standard_input()?).map(Self::Object),
             [one] if one.starts_with('@') => object(&file(&one[1..])?).map(Self::Object),
-            [one] if one.trim_start().starts_with(['{', '[']) || !one.contains('=') => {
-                object(one).map(Self::Object)
-            }
+            [one] if one.trim_start().starts_with(['{', '[']) => object(one).map(Self::Object),
             several => several.iter().map(|word| Pair::read(word)).collect::<Result<_, _>>().map(Self::Pairs),
         }
     }
@@ -72,11 +72,9 @@ impl TypedArguments {
 
 impl Pair {
     fn read(word: &str) -> Result<Self, String> {
-        let (key, text) = word.split_once('=').ok_or_else(|| {
-            format!(
-                "`{word}` is neither `key=value` nor a JSON object; several arguments are `key=value` each"
-            )
-        })?;
+        let (key, text) = word
+            .split_once('=')
+            .ok_or_else(|| format!("`{word}` is neither `key=value` nor a JSON object; {EXAMPLE}"))?;
         let (key, is_json) = key.strip_suffix(':').map_or((key, false), |key| (key, true));
         if key.is_empty() {
             return Err(format!("`{word}` has no key before `=`"));
@@ -119,11 +117,10 @@ fn file(name: &str) -> Result<String, String> {
 }
 
 fn object(text: &str) -> Result<Value, String> {
-    let example = "write `key=value …` or '{\"key\": \"value\"}'";
     match serde_json::from_str(text) {
         Ok(object @ Value::Object(_)) => Ok(object),
-        Ok(_) => Err(format!("the arguments are not a JSON object; {example}")),
-        Err(error) => Err(format!("the arguments are not valid JSON: {error}; {example}")),
+        Ok(_) => Err(format!("the arguments are not a JSON object; {EXAMPLE}")),
+        Err(error) => Err(format!("the arguments are not valid JSON: {error}; {EXAMPLE}")),
     }
 }
 
@@ -311,6 +308,10 @@ mod tests {
         }
         let said = made(&["a=1", "b"], &Value::Null).unwrap_err();
         assert!(said.starts_with("`b` is neither"), "{said}");
+        for word in ["time", "false", "5"] {
+            let said = made(&[word], &Value::Null).unwrap_err();
+            assert!(said.contains("is neither `key=value` nor a JSON object; write `key=value …`"), "{said}");
+        }
     }
 
     #[test]

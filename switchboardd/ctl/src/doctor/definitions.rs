@@ -46,10 +46,11 @@ pub(super) async fn check(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     // The versions that run now, as far as they are known.
-    let versions: BTreeMap<String, String> = find_unpinned(args)
+    let versions: BTreeMap<String, Option<String>> = find_unpinned(args)
         .unwrap_or_default()
         .into_iter()
-        .filter_map(|server| Some((server.name, server.version.ok()?)))
+        .filter(|server| server.has_run)
+        .map(|server| (server.name, server.version.ok()))
         .collect();
     for layer in std::iter::once(&local.personal).chain(project) {
         for problem in &layer.problems {
@@ -108,7 +109,7 @@ async fn one(
     local: &LocalConfig,
     JudgedDefinition { definition, trust_status, read_by, .. }: &JudgedDefinition,
     is_own: bool,
-    version: Option<&String>,
+    version: Option<&Option<String>>,
 ) -> Vec<Finding> {
     let Definition { name, file, launch, .. } = &**definition;
     let word = shell_word(name);
@@ -151,10 +152,13 @@ async fn one(
             findings.push(Finding::error("program", what, install(&program)).with_server(name));
         }
         if let Some((package, _)) = package_of(&Launch::Process(launch.clone())) {
+            // It has run, and the version is still not known.
+            let is_unclear = version == Some(&None);
+            let version = version.and_then(Option::as_ref);
             let now = version.map_or(String::new(), |version| format!(" ({version} runs now)"));
             let what =
                 format!("server `{name}`: `{package}`{now} has no fixed version; any start may run another");
-            findings.push(match is_own {
+            findings.push(match is_own && !is_unclear {
                 true => Finding::warning("unpinned", what, format!("switchboard pin {word}")).with_fold(
                     "servers run a package without a fixed version, so that any start may run another",
                     format!(
@@ -164,7 +168,8 @@ async fn one(
                     "switchboard pin",
                 ),
                 false => {
-                    let fix = format!("${{EDITOR:-vi}} {}  # write `{package}@VERSION`", shell_word(file));
+                    let fix =
+                        format!("${{EDITOR:-vi}} {}  # write the version of `{package}`", shell_word(file));
                     Finding::warning("unpinned", what, fix)
                 }
             });

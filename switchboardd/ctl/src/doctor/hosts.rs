@@ -24,6 +24,9 @@ pub(super) fn check(home: &Path) -> Vec<Finding> {
             }
         }
     }
+    // `import --remove` needs Switchboard in the file: `setup` comes first.
+    let is_import = |fix: &str| fix.starts_with("switchboard import");
+    findings.sort_by_key(|finding: &Finding| finding.fix.as_deref().is_some_and(is_import));
     findings
 }
 
@@ -34,15 +37,6 @@ fn of_file(host: &Host, path: &Path, state: &HostFileState) -> Vec<Finding> {
     // One without a program and without a URL starts nothing.
     let starts = |server: &&HostServer| !server.is_off && !server.command.is_empty();
     let own: Vec<&str> = state.servers.iter().filter(starts).map(|server| server.name.as_str()).collect();
-    if !own.is_empty() {
-        let what = format!("{host} still starts {} itself ({shown})", own.join(", "));
-        let fix = format!("switchboard import --host {id} --remove");
-        findings.push(Finding::warning("host", what, fix).with_fold(
-            "editors still start servers themselves",
-            format!("{host} ({})", own.join(", ")),
-            "switchboard import --remove",
-        ));
-    }
     match &state.switchboard {
         Some(there) if !there.exists => {
             let what = format!("{host} starts {}, which is not there ({shown})", there.command.display());
@@ -55,6 +49,15 @@ fn of_file(host: &Host, path: &Path, state: &HostFileState) -> Vec<Finding> {
             findings.push(finding.with_fold("editors do not start Switchboard", *host, "switchboard setup"));
         }
         None => {}
+    }
+    if !own.is_empty() {
+        let what = format!("{host} still starts {} itself ({shown})", own.join(", "));
+        let fix = format!("switchboard import --host {id} --remove");
+        findings.push(Finding::warning("host", what, fix).with_fold(
+            "editors still start servers themselves",
+            format!("{host} ({})", own.join(", ")),
+            "switchboard import --remove",
+        ));
     }
     findings
 }

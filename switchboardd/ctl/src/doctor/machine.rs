@@ -63,6 +63,7 @@ pub(super) async fn path(local: &LocalConfig) -> Vec<Finding> {
     )];
     let Ok(ours) = std::env::current_exe() else { return findings };
     findings.extend(missing_programs(&ours));
+    let mut missing: Vec<&str> = Vec::new();
     for (name, ours) in ["switchboardd", "switchboard"].map(|name| (name, ours.with_file_name(name))) {
         let same = |file: &PathBuf| file.canonicalize().ok() == ours.canonicalize().ok();
         match found(name) {
@@ -76,16 +77,20 @@ pub(super) async fn path(local: &LocalConfig) -> Vec<Finding> {
                 ));
             }
             Some(_) => {}
-            None => {
-                let folder = ours.parent().unwrap_or(Path::new("/"));
-                let what = format!(
-                    "`{name}` is not on your login shell's PATH; editors need its whole path, {}",
-                    ours.display()
-                );
-                let fix = format!("echo 'export PATH=\"$PATH\":{}' >> ~/.profile", shell_word(folder));
-                findings.push(Finding::warning("path", what, fix));
-            }
+            None => missing.push(name),
         }
+    }
+    if !missing.is_empty() {
+        let folder = ours.parent().unwrap_or(Path::new("/"));
+        let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+        let is = if names.len() == 1 { "is" } else { "are" };
+        let what = format!(
+            "{} {is} not on your login shell's PATH; editors need the whole path, {}",
+            names.join(" and "),
+            ours.with_file_name("switchboard").display()
+        );
+        let fix = format!("echo 'export PATH=\"$PATH\":{}' >> ~/.profile", shell_word(folder));
+        findings.push(Finding::warning("path", what, fix));
     }
     findings
 }

@@ -39,7 +39,7 @@ pub(super) fn presence(paths: &RuntimePaths, status: &Result<Value, AskError>) -
     let hop = VersionRange::parse(status["hop"].to_string().as_bytes());
     if hop.is_some_and(|hop| HOP.newest_common(hop).is_none()) {
         let what = format!(
-            "the daemon speaks another hop ({}) than the shim ({} to {})",
+            "the daemon speaks another version of the shim's protocol ({}) than the shim ({} to {})",
             status["hop"], HOP.min, HOP.max
         );
         findings.push(Finding::error("version", what, "switchboard restart"));

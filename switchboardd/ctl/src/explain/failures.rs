@@ -18,7 +18,10 @@ pub(super) fn failures(live: &Value) -> Vec<Fact> {
         let times = if same.len() == 1 { String::new() } else { format!(" ({} times)", same.len()) };
         facts.push(("exit", format!("{} ago{times}: {}", age(last), brief(what))));
     }
-    let is_told = |error: &&str| !exits.iter().any(|exit| exit["what"] == *error);
+    // The end of a process says what its error says, with more around it.
+    let is_in = |what: &str, error: &str| what.contains(error) || error.contains(what);
+    let is_told =
+        |error: &&str| !exits.iter().any(|exit| exit["what"].as_str().is_some_and(|what| is_in(what, error)));
     if let Some(error) = live["lastError"].as_str().filter(is_told) {
         facts.push(("error", brief(error)));
     }

@@ -59,7 +59,7 @@ pub(super) fn agreed(results: &[ImportResult]) -> bool {
     kept.dedup();
     let mut what = match servers {
         0 => "write these settings".to_owned(),
-        _ => format!("take {}", count(servers, "server")),
+        _ => format!("import {}", count(servers, "server")),
     };
     if !kept.is_empty() {
         what.push_str(&format!(" and store {}", count(kept.len(), "secret")));

@@ -62,11 +62,11 @@ pub(super) fn total(results: &[ImportResult], would: bool) -> String {
     let be = if would { "would be " } else { "" };
     let mut parts = vec![match taken {
         0 => "no new servers".to_owned(),
-        _ => format!("{} {be}taken", count(taken, "server")),
+        _ => format!("{} {be}imported", count(taken, "server")),
     }];
     parts.extend((doubles > 0).then(|| count(doubles, "duplicate")));
     parts.extend((there > 0).then(|| format!("{there} already there")));
-    parts.extend((left > 0).then(|| format!("{left} {be}left out")));
+    parts.extend((left > 0).then(|| format!("{left} {be}skipped")));
     parts.join(", ")
 }
 
@@ -80,11 +80,16 @@ fn print(import_result: &ImportResult, new: &[&str], would: bool) {
         ImportOutcome::Taken { name, secrets, notes, .. } => {
             let mut more = notes.clone();
             if !secrets.is_empty() {
+                let its = if secrets.len() == 1 { "its secret" } else { "its secrets" };
                 let names: Vec<_> = secrets.iter().map(|name| format!("`{name}`")).collect();
-                let kept = if would { "would be stored" } else { "are stored" };
-                more.insert(0, format!("its secrets {kept} as {}", names.join(", ")));
+                let kept = match (would, secrets.len()) {
+                    (true, _) => "would be stored",
+                    (false, 1) => "is stored",
+                    (false, _) => "are stored",
+                };
+                more.insert(0, format!("{its} {kept} as {}", names.join(", ")));
             }
-            let word = if would { "would be taken" } else { "taken" };
+            let word = if would { "would be imported" } else { "imported" };
             (Tone::Good, format!("{word} as `{}`", visible(name)), more)
         }
         ImportOutcome::Same { name, notes } if new.contains(&name.as_str()) => {
@@ -94,7 +99,7 @@ fn print(import_result: &ImportResult, new: &[&str], would: bool) {
             (Tone::Quiet, format!("already there as `{}`", visible(name)), notes.clone())
         }
         ImportOutcome::Left { why } => {
-            let word = if would { "would be left out" } else { "left out" };
+            let word = if would { "would be skipped" } else { "skipped" };
             (Tone::Warning, format!("{word}: {}", visible(why)), Vec::new())
         }
     };

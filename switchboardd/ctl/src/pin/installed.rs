@@ -41,7 +41,7 @@ impl PackageKind {
     pub(super) fn installed(self, package: &str, home: &Path) -> Vec<String> {
         let plain = self.plain(package);
         let mut versions = match self {
-            Self::Npm => npm(plain, home),
+            Self::Npm => npm(package, plain, home),
             Self::Python => python(plain.split('[').next().unwrap_or(plain), home),
         };
         versions.sort();
@@ -59,15 +59,23 @@ fn folders(of: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(of).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// `npx` keeps one tree of packages for each set that it ran.
-fn npm(package: &str, home: &Path) -> Vec<String> {
+/// `npx` keeps one tree of packages for each set that it ran, and writes that set into the tree. Trees of exactly the
+/// package as it is written come before others that contain it.
+fn npm(written: &str, package: &str, home: &Path) -> Vec<String> {
     let cache = named_or("npm_config_cache", home, ".npm").join("_npx");
-    let version = |tree: PathBuf| {
-        let file = tree.join("node_modules").join(package).join("package.json");
-        let told: Value = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+    let read = |file: PathBuf| -> Option<Value> { serde_json::from_slice(&std::fs::read(file).ok()?).ok() };
+    let version = |tree: &PathBuf| {
+        let told = read(tree.join("node_modules").join(package).join("package.json"))?;
         told["version"].as_str().map(ToOwned::to_owned)
     };
-    folders(&cache).into_iter().filter_map(version).collect()
+    let is_its_own = |tree: &PathBuf| {
+        let told = read(tree.join("package.json")).unwrap_or_default();
+        told["_npx"]["packages"].as_array().is_some_and(|set| set.len() == 1 && set[0] == written)
+    };
+    let (its_own, others): (Vec<_>, Vec<_>) = folders(&cache).into_iter().partition(is_its_own);
+    let of = |trees: &[PathBuf]| trees.iter().filter_map(version).collect::<Vec<_>>();
+    let found = of(&its_own);
+    if found.is_empty() { of(&others) } else { found }
 }
 
 /// `uvx` keeps environments in its cache, `uv tool` and `pipx` beside each other; all hold `NAME-VERSION.dist-info`.
@@ -120,6 +128,9 @@ mod tests {
             "",
         );
         assert_eq!(PackageKind::Npm.installed("@s/x@latest", home.path()), ["1.2.3", "1.3.0"]);
+        // This tree is what `npx @s/x` uses; the others belong to other commands.
+        write(".npm/_npx/b2/package.json", r#"{"_npx": {"packages": ["@s/x"]}}"#);
+        assert_eq!(PackageKind::Npm.installed("@s/x", home.path()), ["1.3.0"]);
         let time = PackageKind::Python.installed("mcp-server-time", home.path());
         assert_eq!(time, ["2025.9.1", "2026.1.0"]);
         assert!(PackageKind::Npm.installed("x", home.path()).is_empty());

@@ -165,7 +165,7 @@ async fn hand_over(
     let old = old.filter(|pid| Some(*pid) != service.pid());
     let lock = if steps.dry_run { None } else { Some(daemon::start_lock(&here.paths).await?) };
     if let Some(pid) = old
-        && steps.step(format!("have the daemon that runs (pid {pid}) finish its calls and make room"))
+        && steps.step(format!("have the daemon that runs (pid {pid}) finish its calls and exit"))
     {
         terminate(pid);
     }
@@ -202,7 +202,7 @@ async fn install_agent(
     let old = daemon::running(&here.paths).and_then(|told| u32::try_from(told["pid"].as_u64()?).ok());
     let lock = if steps.dry_run { None } else { Some(daemon::start_lock(&here.paths).await?) };
     if let Some(pid) = old.filter(|_| !loaded)
-        && steps.step(format!("have the daemon that runs (pid {pid}) finish its calls and make room"))
+        && steps.step(format!("have the daemon that runs (pid {pid}) finish its calls and exit"))
     {
         terminate(pid);
         // launchd rejects a path that another process listens on.

@@ -29,6 +29,8 @@ fn at<'s>(schema: &'s Value, path: &[&str]) -> &'s Value {
 #[test]
 fn the_schema_has_exactly_the_keys_that_are_read() {
     let schema = schema();
+    let id = schema["$id"].as_str().unwrap();
+    assert!(PAGE.contains(&format!("\"$schema\": \"{id}\"")), "docs/configuration.md does not name {id}");
     let groups: [(&[&str], &[&str]); 14] = [
         (&[], &ROOT),
         (&["suites", "*"], &SUITE),
@@ -157,6 +159,8 @@ fn the_reader_judges_like_the_schema() {
         (r#"{"http":{"listen":"10.0.0.1:1"}}"#, false),
         (r#"{"http":{"listen":"[::1]:7420"}}"#, true),
         (r#"{"http":{"listen":"off"}}"#, true),
+        (r#"{"http":{"listen":"127.0.0.1:65535"}}"#, true),
+        (r#"{"http":{"listen":"127.0.0.1:70000"}}"#, false),
         (r#"{"http":{"allowedOrigins":["nonsense"]}}"#, false),
         (r#"{"http":{"allowedOrigins":["http://localhost:3000/"]}}"#, false),
         (r#"{"http":{"allowedOrigins":["http://localhost:3000"]}}"#, true),
@@ -169,6 +173,9 @@ fn the_reader_judges_like_the_schema() {
         (r#"{"oauth":{"clientIdUrl":"http://example.com/c"}}"#, false),
         (&client(""), false),
         (&client(r#","clientId":"i","issuer":"https://example.com""#), true),
+        (&client(r#","clientId":"i","issuer":"http://127.0.0.1:80/t""#), true),
+        (&client(r#","clientId":"i","issuer":"http://example.com""#), false),
+        (&client(r#","clientId":"i","issuer":"nonsense""#), false),
     ];
     for (text, accepted) in documents {
         let document = Document::from_text(Path::new("c.json"), text);

@@ -259,7 +259,7 @@ fn facts(launch: &Launch, given: &ValueSources, how: ViewStyle) -> Vec<(&'static
 /// A file of the workspace. The path is allowed, its content is not: it is read anew at every start.
 fn project_file(file: &Path, root: &Path) -> String {
     let shown = file.strip_prefix(root).unwrap_or(file).display();
-    format!("{shown} is a file of this project: you allow that it is used, whatever is in it later")
+    format!("{shown} is a file of this project: you approve the path, not the contents")
 }
 
 /// `NAME=value`.

@@ -50,7 +50,7 @@ pub(in crate::child) fn kill_orphans(_: Option<GuardedFamily>) {
         family.retain(|process| !process.zombie || clearing.kills());
         if real_now() > give_up {
             let pids: Vec<u32> = family.iter().map(|process| process.id).collect();
-            tracing::warn!(target: "child", ?pids, "processes of a server cannot be ended");
+            tracing::warn!(target: "server", ?pids, "processes of a server cannot be ended");
             return;
         }
         std::thread::sleep(clearing.pass(&family, |_| false));

@@ -33,7 +33,7 @@ pub(in crate::child) fn kill_orphans(family: Option<GuardedFamily>) {
         }
         if real_now() > give_up {
             let pids: Vec<u32> = left.iter().map(|process| process.id).collect();
-            tracing::warn!(target: "child", ?pids, "processes of a server cannot be ended");
+            tracing::warn!(target: "server", ?pids, "processes of a server cannot be ended");
             return;
         }
         std::thread::sleep(clearing.pass(&left, |_| false));

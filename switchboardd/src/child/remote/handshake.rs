@@ -98,7 +98,7 @@ async fn reinitialize(
     if now != lost && now.is_some() {
         return Ok(());
     }
-    tracing::info!(target: "child", child = child.name(), "its server forgot the session; a new one is begun");
+    tracing::info!(target: "server", server = child.name(), "its server forgot the session; a new one is begun");
     connection.change(|state| *state = RemoteState { protocol: state.protocol, ..RemoteState::default() });
     let begun = timeout(RENEWAL_HANDSHAKE_TIMEOUT, initialize(child, connection)).await;
     let server_info =

@@ -103,10 +103,10 @@ pub(super) fn on_event(child: &Arc<Child>, about: Option<ChildId>, event: Event)
             child.on_body(about, &data)
         }
         Event::Message { name, .. } => {
-            tracing::debug!(target: "child", child = child.name(), event = &*name, "event not known");
+            tracing::debug!(target: "server", server = child.name(), event = &*name, "event not known");
         }
         Event::TooLong { bytes } => {
-            tracing::warn!(target: "child", child = child.name(), bytes, "skipped an event over the limit");
+            tracing::warn!(target: "server", server = child.name(), bytes, "skipped an event over the limit");
             if let Some(id) = about {
                 child.deliver(id, CallOutcome::TooLong(bytes));
             }

@@ -25,5 +25,5 @@ pub(super) async fn send_notification(child: &Arc<Child>, connection: &Arc<Remot
         Ok(Err(error)) => error.to_string(),
         Err(_) => "too slow".to_owned(),
     };
-    tracing::debug!(target: "child", child = child.name(), why, "a message was not taken");
+    tracing::debug!(target: "server", server = child.name(), why, "a message was not taken");
 }

@@ -55,7 +55,7 @@ async fn listen(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
             Ok(stream) if stream.status().is_server_error() => {}
             // The server has no such stream, or refuses it; a lost session is noticed by the next call.
             Ok(_) => return,
-            Err(error) => tracing::debug!(target: "child", child = child.name(), "no stream: {error}"),
+            Err(error) => tracing::debug!(target: "server", server = child.name(), "no stream: {error}"),
         }
         if begun.elapsed() >= HEALTHY_STREAM {
             backoff.reset();

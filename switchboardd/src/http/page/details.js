@@ -3,7 +3,7 @@
 import { age, copyable, el, explain, failure, keep, output, reason, say, show } from "./dom.js";
 import * as figures from "./figures.js";
 import { read } from "./link.js";
-import { count, latency, memory, outcome, plural, quoted, span, visible } from "./words.js";
+import { count, latency, memory, outcome, plural, quoted, span, stateWord, visible } from "./words.js";
 
 /** An open row asks again no sooner than this. */
 const FRESH = 4_000;
@@ -14,7 +14,7 @@ const MEANING = {
   cold: "not running; its first call starts it",
   starting: "starting",
   failed: "its last start failed; the next call tries again",
-  resting: "it crashed several times; the next start waits for a moment",
+  resting: "it crashed repeatedly; the next start waits for a moment",
   misconfigured: "cannot be started as it is written",
   held: "waits for your approval; nothing of it runs before",
 };
@@ -87,7 +87,7 @@ function drawFacts(node, server, found) {
   const scope = { shared: "shared by all editors", session: "one for each editor window", workspace: "one for each project", call: "one for each call at a time" };
   const about = [
     ["for", purpose(server)],
-    ["state", server.state === "ready" ? null : `${server.state}: ${MEANING[server.state] ?? ""}`],
+    ["state", server.state === "ready" ? null : `${stateWord(server.state)}: ${MEANING[server.state] ?? ""}`],
     // What it wrote stands below.
     ["last error", found?.stderr?.length && server.lastError ? reason(server.lastError) : server.lastError],
     [server.state === "held" ? "would run" : "an update would run", server.waiting],

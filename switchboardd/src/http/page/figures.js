@@ -48,7 +48,9 @@ export function suites(status) {
   const theirs = (status.workspaces ?? [])
     .filter(Boolean)
     .flatMap((workspace) => (workspace.suites ?? []).map((suite) => ({ ...suite, workspace: workspace.root, nowMs: status.nowMs, recentCalls: status.recentCalls })));
-  return [...own, ...theirs];
+  // One of the user's own that runs once for each project is listed with its projects.
+  const isTheirs = (suite) => theirs.some((other) => other.child === suite.child && other.file === suite.file);
+  return [...own.filter((suite) => !isTheirs(suite)), ...theirs];
 }
 
 /** The processes of a server, or its connection. */

@@ -44,7 +44,13 @@ export function drawSavings(savings) {
       },
     };
   });
+  // What can be done about small suites is the same for each, and said once.
+  const short = (word) => word.split("; `suites.")[0];
   const said = savings.suites.filter((suite) => suite.word).slice(0, 5);
+  if (said.filter((suite) => short(suite.word) !== suite.word).length > 1) {
+    said.forEach((suite, at) => (said[at] = { ...suite, word: short(suite.word) }));
+    said.push({ name: "", word: '`suites.NAME.show: "tools"` shows a server\'s own tools instead of its suite' });
+  }
   keep(words, said, (suite) => `${suite.workspace} ${suite.name}`, () => {
     const node = el("li");
     return { node, update: (suite) => explain(node, visible(suite.word, 300)) };

@@ -4,7 +4,7 @@ import { bars } from "./charts.js";
 import { details } from "./details.js";
 import { by, el, explain, keep, mark, say, show } from "./dom.js";
 import * as figures from "./figures.js";
-import { count, latency, memory, plain, visible } from "./words.js";
+import { count, latency, memory, plain, stateWord, visible } from "./words.js";
 
 const COLUMNS = [
   ["Server", ""],
@@ -42,7 +42,7 @@ function states() {
   const select = by("state-filter");
   const there = STATES.filter((state) => all.some((suite) => suite.state === state) || select.value === state);
   keep(select, there, (state) => state, (state) => ({
-    node: el("option", { value: state }, state),
+    node: el("option", { value: state }, stateWord(state)),
     update() {},
   }));
 }
@@ -52,7 +52,7 @@ export function sift() {
   const state = by("state-filter").value;
   const fits = (suite) => {
     if (state && suite.state !== state) return false;
-    const text = [suite.name, suite.child, suite.state, suite.description, suite.workspace, suite.file].join("\n").toLowerCase();
+    const text = [suite.name, suite.child, stateWord(suite.state), suite.description, suite.workspace, suite.file].join("\n").toLowerCase();
     return words.every((word) => text.includes(word));
   };
   const shown = all.filter(fits);
@@ -85,7 +85,7 @@ export function pill() {
     node,
     update(state) {
       mark(node, "data-state", STATES.includes(state) ? state : "cold");
-      say(node, visible(state, 20));
+      say(node, visible(stateWord(state), 20));
     },
   };
 }

@@ -6,7 +6,7 @@ import { age, by, copyable, el, explain, failure, keep, mark, say, show } from "
 import { drawErrors } from "./errors.js";
 import * as figures from "./figures.js";
 import { drawSuites, pill } from "./suites.js";
-import { count, latency, memory, plain, plural, quoted, share, span, visible } from "./words.js";
+import { count, latency, memory, plain, plural, quoted, share, span, stateWord, visible } from "./words.js";
 
 const chart = bars(720, 72);
 by("traffic-plot").append(chart.node);
@@ -205,7 +205,7 @@ function announce(suites) {
   const now = new Map(suites.map((suite) => [key(suite), suite]));
   const changed = before ? suites.filter((suite) => before.has(key(suite)) && before.get(key(suite)).state !== suite.state) : [];
   const came = before ? suites.filter((suite) => !before.has(key(suite))) : [];
-  const words = [...came.map((suite) => `${visible(suite.child ?? plain(suite.name), 60)} is new`), ...changed.map((suite) => `${visible(suite.child ?? plain(suite.name), 60)} is ${suite.state}`)];
+  const words = [...came.map((suite) => `${visible(suite.child ?? plain(suite.name), 60)} is new`), ...changed.map((suite) => `${visible(suite.child ?? plain(suite.name), 60)} is ${stateWord(suite.state)}`)];
   before = now;
   if (words.length) by("news").textContent = words.length > 3 ? `${words.length} servers changed` : words.join("; ");
 }

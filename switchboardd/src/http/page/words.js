@@ -116,3 +116,6 @@ export function visible(words, most = 400) {
 /** A word for a shell, quoted if it has to be. */
 export const quoted = (word) =>
   /^[A-Za-z0-9_.\/@:-]+$/.test(word) && !word.startsWith("-") ? word : `'${word.replaceAll("'", "'\\''")}'`;
+
+/** The state of a server as people read it; in JSON, a server that is paused after crashes is `resting`. */
+export const stateWord = (state) => (state === "resting" ? "paused" : state);

@@ -53,8 +53,8 @@ impl Attempt {
             let outcome = prepared.carry_out(&login, page, stopped).await;
             let outcome = outcome.map_err(|why| login.redacted(&why));
             match &outcome {
-                Ok(()) => tracing::info!(target: "oauth", child = &*login.child, "logged in"),
-                Err(why) => tracing::info!(target: "oauth", child = &*login.child, "login failed: {why}"),
+                Ok(()) => tracing::info!(target: "oauth", server = &*login.child, "logged in"),
+                Err(why) => tracing::info!(target: "oauth", server = &*login.child, "login failed: {why}"),
             }
             let _ = tell.send(Some(outcome));
         });

@@ -99,12 +99,12 @@ impl Login {
                 if let Some(grant) = &mut kept.grant {
                     grant.tokens = tokens;
                 }
-                tracing::debug!(target: "oauth", child = &*self.child, "token renewed");
+                tracing::debug!(target: "oauth", server = &*self.child, "token renewed");
                 self.store(kept).await;
                 Ok(true)
             }
             Err(error @ (GrantError::InvalidGrant(_) | GrantError::UnknownClient(_))) => {
-                tracing::info!(target: "oauth", child = &*self.child, "login is over: {}", self.redacted(&error));
+                tracing::info!(target: "oauth", server = &*self.child, "login is over: {}", self.redacted(&error));
                 let issuer = kept.grant.take().map(|grant| grant.issuer).unwrap_or_default();
                 if let GrantError::UnknownClient(_) = error {
                     kept.clients.remove(&issuer);
@@ -147,7 +147,7 @@ impl Login {
         let saved = self.store.save(&self.name, &kept).await;
         self.remember(kept);
         if let Err(error) = saved {
-            tracing::warn!(target: "oauth", child = &*self.child, "the login is not kept beyond this run: {error}");
+            tracing::warn!(target: "oauth", server = &*self.child, "the login is not kept beyond this run: {error}");
             self.state().is_unsaved = true;
         }
     }

@@ -33,6 +33,16 @@ pub(super) fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
     OauthConfig { client_id_url, clients }
 }
 
+/// Whether this can be an authorization server: `https`, or `http` on this machine.
+fn is_issuer(text: &str) -> bool {
+    let is_here = |url: &Url| matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+    Url::parse(text).is_ok_and(|url| {
+        url.fragment().is_none()
+            && url.query().is_none()
+            && (url.scheme() == "https" || url.scheme() == "http" && is_here(&url))
+    })
+}
+
 /// Whether a URL can be a client id: the `https` URL of a document, which any server can fetch safely.
 fn is_document(text: &str) -> bool {
     Url::parse(text).is_ok_and(|url| {
@@ -44,6 +54,13 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
     let fields = node.object()?;
     fields.reject_unknown(&CLIENT);
     let text = |name| fields.get(name).and_then(|node| node.text());
+    let issuer = fields.get("issuer").and_then(|node| {
+        let issuer = node.text()?;
+        if !is_issuer(&issuer) {
+            node.complain(format!("`{issuer}` is not the `https://` URL of an authorization server"));
+        }
+        Some(issuer)
+    });
     let client_secret = fields.get("clientSecret").and_then(|node| {
         let places = ExpansionContext {
             folder: folder.to_owned(),
@@ -56,13 +73,13 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
         node.complain("a `clientSecret` needs its `clientId`".to_owned());
     }
     // Without an issuer, the server would decide who receives the secret.
-    if client_secret.is_some() && text("issuer").is_none() {
+    if client_secret.is_some() && issuer.is_none() {
         node.complain("a `clientSecret` needs the `issuer` that it is for".to_owned());
     }
     Some(ClientConfig {
         client_id: text("clientId"),
         client_secret,
-        issuer: text("issuer"),
+        issuer,
         scopes: fields.get("scopes").and_then(|node| node.texts()),
         callback_port: fields
             .get("callbackPort")
