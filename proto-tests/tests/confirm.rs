@@ -493,3 +493,48 @@ fn a_workspace_adds_questions_to_its_own_servers_only() {
     is_unconfirmed(&shim.call("w", "add", "{}"), "the workspace's `switchboard.config.json`");
     assert_eq!(server.calls().len(), before);
 }
+
+/// Two projects run the user's server with different lists: each call is judged by the list of its own process.
+#[test]
+fn one_process_does_not_decide_about_the_calls_of_another() {
+    let home = Home::new();
+    let tool = |name: &str, annotations: Value| json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations});
+    let list = |rm: Value| {
+        let reads = |name| tool(name, json!({"readOnlyHint": true}));
+        json!({"tools": [reads("get"), reads("change"), tool("rm", rm)]}).to_string()
+    };
+    let (one, other) = (home.project("one"), home.project("other"));
+    one.write("tools.json", &list(json!({"destructiveHint": true})));
+    other.write("tools.json", &list(json!({"readOnlyHint": false, "destructiveHint": false})));
+    let child = home.entry(&bins().evil_child, &["annotated", "${workspaceFolder}/tools.json"], &[]);
+    home.definition("n", &json!({"mcpServers": {"n": child}}).to_string());
+    home.config(
+        &json!({"suites": {"n": {"confirm": "destructive", "split": false, "pool": {"scope": "workspace"}}}}),
+    );
+    let _daemon = home.daemon();
+    let (mut a, mut b) = (one.mute_shim(), other.mute_shim());
+    assert_eq!(kind_of(&a.call("n", "get", "{}")), None);
+    for _ in 0..3 {
+        is_unconfirmed(&b.call("n", "rm", "{}"), "the user's");
+        // The other process says that its list changed, and is asked again.
+        a.call("n", "change", "{}");
+        for _ in 0..5 {
+            a.call("n", "get", "{}");
+            is_unconfirmed(&b.call("n", "rm", "{}"), "the user's");
+        }
+    }
+    let shown = String::from_utf8(home.command(&["status"]).stdout).unwrap();
+    assert!(shown.contains("tool `rm` changed"), "{shown}");
+}
+
+#[test]
+fn the_first_call_of_a_new_server_is_judged_by_its_list() {
+    let (home, server) = home_that_asks(&json!("destructive"));
+    let _daemon = home.daemon();
+    let mut shim = home.raw_shim();
+    shim.initialize_as(CANNOT_ASK);
+    let answer = shim.call("n", "get", "{}");
+    assert_eq!(kind_of(&answer), None, "{answer}");
+    assert_eq!(server.calls(), ["get {}"]);
+    is_unconfirmed(&shim.call("n", "delete_page", "{}"), "the user's");
+}

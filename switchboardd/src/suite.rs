@@ -5,6 +5,7 @@
 //! `Failure`; `failure.rs` turns it into a result or, if the host caused it, into a protocol error. A child's
 //! result passes through unchanged.
 
+mod acceptance;
 mod annotations;
 mod arguments;
 mod call;
@@ -187,8 +188,8 @@ impl Suite {
     pub fn listed(&self, list: &Arc<ToolList>) -> String {
         match self.mode {
             Mode::Redacted => {
-                let list = drift::without_held(list, self.known_drift().as_deref());
-                let marks = self.marks(self.current_part(), None);
+                let marks = self.marks_of(self.acceptance(Some(list)), self.current_part(), None);
+                let list = drift::without_held(list, self.held_if_known(list).as_deref());
                 introspect::entries(&list, &self.settings.expose, self.introspect_options(&marks))
             }
             Mode::Summary | Mode::Compact | Mode::Full => self.exposed(list),
