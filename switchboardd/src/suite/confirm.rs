@@ -114,7 +114,9 @@ impl Suite {
     ) -> Result<Confirmation, Failure> {
         let caller = call.caller;
         if !caller.profile().client_capabilities.elicitation_form {
-            let why = Unconfirmed::CannotAsk { of_workspace: self.of_workspace };
+            // The project's settings ask for it if those of the user alone do not.
+            let of_workspace = self.of_workspace && self.judged.asks_of_project(subtool);
+            let why = Unconfirmed::CannotAsk { of_workspace };
             let (child, subtool) = (self.child_name().into(), subtool.into());
             return Err(Failure::NotConfirmed { child, subtool, why });
         }

@@ -108,19 +108,23 @@ impl Restrictions {
 impl SuiteConfig {
     /// What these settings forbid.
     pub fn restrictions(&self) -> Restrictions {
-        Restrictions { split: self.split, ..self.named.clone() }
+        self.written.clone()
     }
 
     /// Replaces what these settings forbid.
     pub fn restrict(&mut self, restrictions: &Restrictions) {
-        self.named = restrictions.clone();
+        self.written = restrictions.clone();
         self.split = restrictions.split;
         self.confirm = Confirm {
             destructive: restrictions.confirm_destructive,
             named: compiled(&restrictions.confirm, true),
         };
         self.expose = Expose {
-            allow: restrictions.allow.iter().map(|globs| compiled(globs, false).unwrap_or_default()).collect(),
+            allow: restrictions
+                .allow
+                .iter()
+                .map(|globs| compiled(globs, false).unwrap_or_default())
+                .collect(),
             deny: compiled(&restrictions.deny, true),
         };
     }
@@ -171,7 +175,9 @@ mod tests {
             let both = loose.and(&tight);
             assert!(!both.loosens(&loose) && !both.loosens(&tight), "{both:?}");
         }
-        for (one, other) in [(confirm(&["a"]), destructive), (allow(&["a"]), allow(&["b"])), (deny(&["a"]), confirm(&["a"]))] {
+        for (one, other) in
+            [(confirm(&["a"]), destructive), (allow(&["a"]), allow(&["b"])), (deny(&["a"]), confirm(&["a"]))]
+        {
             assert!(one.loosens(&other) && other.loosens(&one));
         }
     }
@@ -179,7 +185,11 @@ mod tests {
     #[test]
     fn both_forbid() {
         let mut config = SuiteConfig::default();
-        let one = Restrictions { allow: [set(&["a*", "c"])].into(), confirm: set(&["ab"]), ..Restrictions::default() };
+        let one = Restrictions {
+            allow: [set(&["a*", "c"])].into(),
+            confirm: set(&["ab"]),
+            ..Restrictions::default()
+        };
         let other = Restrictions {
             allow: [set(&["*b", "c"])].into(),
             deny: set(&["c"]),
