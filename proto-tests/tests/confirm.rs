@@ -538,3 +538,16 @@ fn the_first_call_of_a_new_server_is_judged_by_its_list() {
     assert_eq!(server.calls(), ["get {}"]);
     is_unconfirmed(&shim.call("n", "delete_page", "{}"), "the user's");
 }
+
+/// With `validate: false`, the list of tools is not needed: it only says whether a query is an argument.
+#[test]
+fn a_list_that_fails_stops_no_call_that_is_not_checked() {
+    let home = Home::new();
+    home.child("n", &["list-error"]);
+    home.config(&json!({"suites": {"n": {"validate": false}}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let params = json!({"name": "n_suite", "arguments": {"action": "call", "subtool": "echo", "query": "x"}});
+    let answer = shim.request("tools/call", &params.to_string());
+    assert_eq!(structured(&answer)["ok"], true, "{answer}");
+}

@@ -167,6 +167,8 @@ fn every_end_of_a_call_is_recorded() {
     ] {
         assert_eq!(calls(&home, args).len(), count, "{args:?}");
     }
+    let none = home.command(&["calls", "-n", "0"]);
+    assert_eq!((text(&none.stdout), text(&none.stderr)), (String::new(), String::new()));
     for wrong in ["1", "h", "1x", "-1h", ""] {
         let output = home.command(&["calls", "--since", wrong]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME, LastGood, Split};
+use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME, LastGood, Restrictions, Split};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::discover::host_files::{HostSet, marks_project};
 use switchboard_definitions::discover::{
@@ -350,10 +350,11 @@ impl Layer {
 /// is not used.
 fn restrict(entry: &mut JudgedDefinition, personal: &Config) {
     let own = personal.suite(&entry.definition.name);
-    entry.settings.in_force = entry.settings.in_force.and(&own.restrictions());
-    if own.split != Split::Auto {
-        entry.settings.in_force.split = own.split;
-    }
+    let split = match own.split {
+        Split::Auto => entry.settings.in_force.split,
+        own => own,
+    };
+    entry.settings.in_force = Restrictions { split, ..entry.settings.in_force.and(&own.restrictions()) };
     if let Some(why) = own.unusable_reason {
         let definition = Arc::make_mut(&mut entry.definition);
         definition.launch = Err(why);

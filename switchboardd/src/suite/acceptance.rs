@@ -46,7 +46,10 @@ impl Suite {
     pub(super) async fn compared(&self, list: &Arc<ToolList>) -> ToolAcceptance {
         let comparison = match &self.baseline {
             None => ListComparison::Off,
-            Some(baseline) => ListComparison::Done(baseline.compare(list, self.server_info().as_ref()).await),
+            Some(baseline) => ListComparison::Done(match baseline.drift_of(list) {
+                Some(known) => known,
+                None => baseline.compare(list, self.server_info().as_ref()).await,
+            }),
         };
         ToolAcceptance { comparison, pool: self.pool.clone() }
     }
