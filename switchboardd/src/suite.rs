@@ -133,7 +133,9 @@ impl Suite {
     ) -> Self {
         let JudgedDefinition { definition, trust_status, read_by, settings: judged, .. } = entry.clone();
         let mut settings = config.suite(&definition.name);
-        settings.restrict(&judged.in_force);
+        if of_workspace {
+            settings.restrict(&judged.in_force);
+        }
         let mut timeouts = settings.timeouts;
         let own = definition.timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
         timeouts.rpc_ms = timeouts.rpc_ms.or(own);

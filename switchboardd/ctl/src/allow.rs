@@ -402,5 +402,5 @@ fn waits(candidate: &Candidate) -> bool {
 
 /// Whether something else would run than what was allowed.
 fn is_other_version(candidate: &Candidate) -> bool {
-    !candidate.before.as_ref().is_some_and(|before| before.digest() == candidate.wanted.digest())
+    candidate.before.as_ref().is_none_or(|before| before.digest() != candidate.wanted.digest())
 }
