@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured, text_of};
 use proto_tests::streamable::{HttpHost, with_meta};
@@ -492,4 +493,61 @@ fn a_workspace_adds_questions_to_its_own_servers_only() {
     let before = server.calls().len();
     is_unconfirmed(&shim.call("w", "add", "{}"), "the project's `switchboard.config.json`");
     assert_eq!(server.calls().len(), before);
+}
+
+/// Two projects run the user's server with different lists: each call is judged by the list of its own process.
+#[test]
+fn one_process_does_not_decide_about_the_calls_of_another() {
+    let home = Home::new();
+    let tool = |name: &str, annotations: Value| json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations});
+    let list = |rm: Value| {
+        let reads = |name| tool(name, json!({"readOnlyHint": true}));
+        json!({"tools": [reads("get"), reads("change"), tool("rm", rm)]}).to_string()
+    };
+    let (one, other) = (home.project("one"), home.project("other"));
+    one.write("tools.json", &list(json!({"destructiveHint": true})));
+    other.write("tools.json", &list(json!({"readOnlyHint": false, "destructiveHint": false})));
+    let child = home.entry(&bins().evil_child, &["annotated", "${workspaceFolder}/tools.json"], &[]);
+    home.definition("n", &json!({"mcpServers": {"n": child}}).to_string());
+    home.config(
+        &json!({"suites": {"n": {"confirm": "destructive", "split": false, "pool": {"scope": "workspace"}}}}),
+    );
+    let _daemon = home.daemon();
+    let (mut a, mut b) = (one.mute_shim(), other.mute_shim());
+    assert_eq!(kind_of(&a.call("n", "get", "{}")), None);
+    is_unconfirmed(&b.call("n", "rm", "{}"), "the user's");
+    // The other process says that its list changed, and is asked for it after a while.
+    a.call("n", "change", "{}");
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(2) {
+        a.call("n", "get", "{}");
+        is_unconfirmed(&b.call("n", "rm", "{}"), "the user's");
+    }
+    let shown = String::from_utf8(home.command(&["status"]).stdout).unwrap();
+    assert!(shown.contains("tool `rm` changed"), "{shown}");
+}
+
+#[test]
+fn the_first_call_of_a_new_server_is_judged_by_its_list() {
+    let (home, server) = home_that_asks(&json!("destructive"));
+    let _daemon = home.daemon();
+    let mut shim = home.raw_shim();
+    shim.initialize_as(CANNOT_ASK);
+    let answer = shim.call("n", "get", "{}");
+    assert_eq!(kind_of(&answer), None, "{answer}");
+    assert_eq!(server.calls(), ["get {}"]);
+    is_unconfirmed(&shim.call("n", "delete_page", "{}"), "the user's");
+}
+
+/// With `validate: false`, the list of tools is not needed: it only says whether a query is an argument.
+#[test]
+fn a_list_that_fails_stops_no_call_that_is_not_checked() {
+    let home = Home::new();
+    home.child("n", &["list-error"]);
+    home.config(&json!({"suites": {"n": {"validate": false}}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let params = json!({"name": "n_suite", "arguments": {"action": "call", "subtool": "echo", "query": "x"}});
+    let answer = shim.request("tools/call", &params.to_string());
+    assert_eq!(structured(&answer)["ok"], true, "{answer}");
 }

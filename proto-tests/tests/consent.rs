@@ -3,9 +3,9 @@
 
 use std::fs;
 
-use proto_tests::shim::structured;
+use proto_tests::shim::{kind_of, structured, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{Home, Project, TEST_TIMEOUT, Terminal, bins};
+use proto_tests::{Home, Project, Shim, TEST_TIMEOUT, Terminal, bins};
 use serde_json::{Value, json};
 
 fn told(output: &std::process::Output) -> String {
@@ -235,4 +235,138 @@ fn a_damaged_trust_file_is_not_overwritten_by_revoke() {
     assert_eq!(output.status.code(), Some(1));
     assert!(told(&output).contains("is damaged"), "{output:?}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "{");
+}
+
+/// A project's server `p` with a tool that reads and one that destroys.
+fn project_that_marks(home: &Home) -> Project<'_> {
+    let project = home.project("work");
+    let tool = |name: &str, annotations: Value| json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations});
+    let tools = json!({"tools": [tool("read", json!({"readOnlyHint": true})), tool("rm", json!({"destructiveHint": true}))]});
+    let list = home.path().join("p.tools");
+    fs::write(&list, tools.to_string()).unwrap();
+    let entry = home.entry(&bins().evil_child, &["annotated", list.to_str().unwrap()], &[]);
+    project.write(".mcp.json", &json!({"mcpServers": {"p": entry}}).to_string());
+    project
+}
+
+#[track_caller]
+fn reload(home: &Home) {
+    home.run_ok(&["reload"]);
+}
+
+fn call(shim: &mut Shim, suite: &str, subtool: &str) -> String {
+    let arguments = json!({"action": "call", "subtool": subtool, "args": {}});
+    shim.request("tools/call", &json!({"name": suite, "arguments": arguments}).to_string())
+}
+
+#[test]
+fn settings_of_a_project_that_permit_more_wait_for_the_user() {
+    let home = Home::new();
+    let project = project_that_marks(&home);
+    let _daemon = home.daemon();
+    project.allow();
+    let mut shim = project.mute_shim();
+    assert_eq!(kind_of(&call(&mut shim, "p_suite", "read")), None);
+    let is_refused = |shim: &mut Shim| {
+        let answer = call(shim, "p_suite", "rm");
+        assert_eq!(kind_of(&answer).as_deref(), Some("wrong_tool"), "{answer}");
+    };
+    until_true("the list", TEST_TIMEOUT, || shim.tools().contains_key("p_suite_write"));
+    is_refused(&mut shim);
+    // It permits more: nothing changes until the user has seen it.
+    project.config(&json!({"suites": {"p": {"split": false}}}));
+    reload(&home);
+    is_refused(&mut shim);
+    is_refused(&mut project.mute_shim());
+    let waiting = list(&home)["waiting"].clone();
+    assert_eq!(waiting[0]["name"], "p", "{waiting}");
+    let status = String::from_utf8(home.command(&["status"]).stdout).unwrap();
+    assert!(status.contains("`split`: \"auto\" → false"), "{status}");
+    let no = project.on_terminal(&["allow"], "n\n").text;
+    assert!(no.contains("  settings  `split`: false\n"), "{no}");
+    assert!(no.contains("  changed   setting `split`: \"auto\" → false\n"), "{no}");
+    assert!(no.contains("what you allowed stays in force"), "{no}");
+    is_refused(&mut project.mute_shim());
+    project.allow();
+    let runs = || kind_of(&call(&mut project.mute_shim(), "p_suite", "rm")).is_none();
+    until_true("the new settings", TEST_TIMEOUT, runs);
+    assert!(project.on_terminal(&["allow"], "").text.contains("nothing waits"));
+    // It forbids more, and then no more than what was allowed: both need no yes.
+    project
+        .config(&json!({"suites": {"p": {"split": false, "confirm": ["rm"], "expose": {"deny": ["read"]}}}}));
+    reload(&home);
+    let mut shim = project.mute_shim();
+    assert_eq!(kind_of(&call(&mut shim, "p_suite", "rm")).as_deref(), Some("not_confirmed"));
+    assert!(text_of(&call(&mut shim, "p_suite", "read")).contains("not allowed by Switchboard"));
+    assert_eq!(list(&home)["waiting"], json!([]));
+    project.config(&json!({"suites": {"p": {"split": false}}}));
+    reload(&home);
+    until_true("the allowed settings", TEST_TIMEOUT, runs);
+}
+
+#[test]
+fn a_project_cannot_drop_what_it_forbade_when_it_was_allowed() {
+    let home = Home::new();
+    let project = project_that_marks(&home);
+    let strict = json!({"suites": {"p": {"split": false, "confirm": ["rm"], "expose": {"deny": ["read"]}}}});
+    project.config(&strict);
+    let _daemon = home.daemon();
+    let text = project.allow().text;
+    assert!(text.contains("`confirm`: [\"rm\"]") && text.contains("`expose.deny`: [\"read\"]"), "{text}");
+    let holds = || {
+        let mut shim = project.mute_shim();
+        assert_eq!(kind_of(&call(&mut shim, "p_suite", "rm")).as_deref(), Some("not_confirmed"));
+        assert!(text_of(&call(&mut shim, "p_suite", "read")).contains("not allowed by Switchboard"));
+    };
+    holds();
+    for looser in
+        [json!({}), json!({"confirm": "destructive"}), json!({"split": false, "expose": {"deny": ["x"]}})]
+    {
+        project.config(&json!({"suites": {"p": looser}}));
+        reload(&home);
+        let mut shim = project.mute_shim();
+        let suite = if looser["split"] == false { "p_suite" } else { "p_suite_write" };
+        assert_eq!(kind_of(&call(&mut shim, suite, "rm")).as_deref(), Some("not_confirmed"), "{looser}");
+        assert!(text_of(&call(&mut shim, "p_suite", "read")).contains("not allowed"), "{looser}");
+        assert_eq!(list(&home)["waiting"][0]["name"], "p", "{looser}");
+    }
+    fs::remove_file(project.path().join("switchboard.config.json")).unwrap();
+    reload(&home);
+    assert_eq!(list(&home)["waiting"][0]["name"], "p");
+}
+
+#[test]
+fn what_the_user_forbids_holds_for_a_server_of_a_project() {
+    let home = Home::new();
+    let project = project_that_marks(&home);
+    project.config(&json!({"suites": {"p": {"split": false}}}));
+    home.config(&json!({"suites": {"p": {"split": true, "confirm": ["rm"], "expose": {"deny": ["read"]}}}}));
+    let daemon = home.daemon();
+    project.allow();
+    let mut shim = project.mute_shim();
+    let answer = call(&mut shim, "p_suite_write", "rm");
+    assert_eq!(kind_of(&answer).as_deref(), Some("not_confirmed"), "{answer}");
+    assert!(text_of(&answer).contains("the user's `switchboard.config.json`"), "{answer}");
+    assert!(text_of(&call(&mut shim, "p_suite", "read")).contains("not allowed by Switchboard"));
+    let seen = daemon.seen_from(project.path()).to_string();
+    assert!(!seen.contains("was not found"), "{seen}");
+}
+
+/// A record of an earlier version says nothing about settings.
+#[test]
+fn a_record_without_settings_stays_valid() {
+    let home = Home::new();
+    let project = project_that_marks(&home);
+    project.config(&json!({"suites": {"p": {"split": false}}}));
+    project.allow();
+    let file = home.state_folder().join("trust/trust.json");
+    let mut store: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let record = store["entries"][0]["record"].as_object_mut().unwrap();
+    assert!(record.remove("restrictions").is_some());
+    fs::write(&file, store.to_string()).unwrap();
+    let _daemon = home.daemon();
+    let mut shim = project.mute_shim();
+    assert_eq!(kind_of(&call(&mut shim, "p_suite", "read")), None);
+    until_true("the list", TEST_TIMEOUT, || shim.tools().contains_key("p_suite_write"));
+    assert_eq!(kind_of(&call(&mut shim, "p_suite", "rm")).as_deref(), Some("wrong_tool"));
 }

@@ -307,3 +307,51 @@ fn the_time_to_start_is_taken_over() {
     said(&home, &["import"], 0);
     assert_eq!(suite(&home, "slow"), json!({"timeouts": {"childSpawnMs": 30000}}));
 }
+
+#[test]
+fn rules_beside_the_servers_count_and_those_that_are_not_read_keep_the_server() {
+    let home = Home::new();
+    let entry = |name: &str| home.entry(&bins().evil_child, &["echo", name], &[]);
+    let servers = |name: &str, more: Value| {
+        let mut all = more;
+        all["mcpServers"][name] = entry(name);
+        all.to_string()
+    };
+    home.write(".gemini/settings.json", &servers("gem", json!({})));
+    home.write(
+        ".gemini/policies/a.toml",
+        "[[rule]]\ntoolName = \"mcp_gem_crash\"\ndecision = \"deny\"\npriority = 100\n\n[[rule]]\nmcpName = \"gem\"\ntoolName = \"die\"\ndecision = \"ask_user\"\npriority = 100\n",
+    );
+    home.write(".gemini/policies/note.txt", "[[rule]\n");
+    home.write(
+        ".qwen/settings.json",
+        &servers("qw", json!({"permissions": {"deny": ["mcp__qw__crash"], "ask": ["mcp__qw__die"]}})),
+    );
+    let zed = json!({
+        "context_servers": {"zd": entry("zd")},
+        "agent": {"profiles": {"write": {"context_servers": {"zd": {"tools": {"crash": false}}}}}},
+    });
+    home.write(".config/zed/settings.json", &zed.to_string());
+    let oc = entry("oc");
+    let argv = json!([oc["command"], "echo", "oc"]);
+    let opencode = json!({
+        "mcp": {"oc": {"type": "local", "command": argv, "environment": oc["env"]}},
+        "agent": {"build": {"tools": {"oc_crash": false}, "permission": {"oc_die": "ask"}}},
+    });
+    home.write(".config/opencode/opencode.json", &opencode.to_string());
+    let yaml = format!(
+        "name: x\nversion: 1.0.0\nschema: v1\nmcpServers:\n  - name: ct\n    command: {}\n    args: [echo]\n",
+        oc["command"]
+    );
+    let continued = home.write(".continue/config.yaml", &yaml);
+    home.write(".continue/permissions.yaml", "exclude:\n  - ct_crash\nask: []\nallow: []\n");
+    let told = said(&home, &["import", "--remove", "--yes", "--no-start"], 0);
+    for (server, asks) in [("gem", true), ("qw", true), ("zd", false), ("oc", true)] {
+        let suite = suite(&home, server);
+        assert_eq!(suite["expose"], json!({"deny": ["crash"]}), "{server}: {told}");
+        assert_eq!(suite["confirm"], if asks { json!(["die"]) } else { Value::Null }, "{server}: {told}");
+    }
+    assert!(told.contains("ct (Continue): left out: ") && told.contains("permissions.yaml"), "{told}");
+    assert_eq!(fs::read_to_string(continued).unwrap(), yaml);
+    assert!(!home.config_folder().join("mcps/ct").exists());
+}

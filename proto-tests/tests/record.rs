@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use proto_tests::proof::{counted, measured};
 use proto_tests::shim::{ShimOptions, call_params};
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::{until, until_true};
@@ -166,6 +167,8 @@ fn every_end_of_a_call_is_recorded() {
     ] {
         assert_eq!(calls(&home, args).len(), count, "{args:?}");
     }
+    let none = home.command(&["calls", "-n", "0"]);
+    assert_eq!((text(&none.stdout), text(&none.stderr)), (String::new(), String::new()));
     for wrong in ["1", "h", "1x", "-1h", ""] {
         let output = home.command(&["calls", "--since", wrong]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -723,5 +726,7 @@ fn a_long_record_is_complete_in_order_and_bounded() {
     assert!(!on_disk(&home).contains(CANARY));
     let after = memory();
     assert!(after < before + 8 * 1024, "{before} KiB, then {after} KiB");
+    counted("S9", "calls recorded once, in order and without an argument", all.len() as u64);
+    measured("S9", "more memory, KiB", after.saturating_sub(before) as f64);
     daemon.signal(Signal::TERM);
 }

@@ -477,3 +477,23 @@ fn a_held_server_is_one_tool() {
     assert_eq!(tools.keys().collect::<Vec<_>>(), ["k_suite"]);
     assert!(tools["k_suite"].get("annotations").is_none());
 }
+
+#[test]
+fn the_first_calls_of_a_new_server_are_judged_by_its_list() {
+    for split in [json!(true), json!("auto")] {
+        let home = Home::new();
+        let server = Server::new(&home, "k", &[reads("get"), writes("put")]);
+        home.config(&json!({"suites": {"k": {"split": split}}}));
+        let _daemon = home.daemon();
+        let mut shim = home.shim();
+        ran(&call(&mut shim, "k_suite", "get"), "get");
+        assert_eq!(server.calls(), ["get {}"]);
+    }
+    let home = Home::new();
+    let _server = Server::new(&home, "k", &[reads("get"), writes("put")]);
+    home.config(&json!({"suites": {"k": {"split": true}}}));
+    let _daemon = home.daemon();
+    let shown = introspect(&mut home.shim(), "k_suite", &json!({"args": {"verbosity": "full"}}));
+    let right = |at: usize| shown["tools"][at]["callWith"].as_str().unwrap_or_else(|| panic!("{shown}"));
+    assert_eq!((right(0), right(1)), ("k_suite", "k_suite_write"));
+}

@@ -95,7 +95,7 @@ impl Catalog {
         generation: u64,
     ) -> Self {
         let mut problems = personal.problems.clone();
-        problems.extend(unknown_suites(personal, None));
+        problems.extend(unknown_suites(personal, None, own.map(|own| &**own)));
         let root = own.map(|own| own.config.folder.as_path());
         let is_shown = |entry: &&JudgedDefinition| {
             let settings = personal.config.suites.get(&entry.definition.name);
@@ -105,7 +105,7 @@ impl Catalog {
             personal.entries.iter().filter(is_shown).map(|entry| (&**personal, entry)).collect();
         if let Some(own) = own {
             problems.extend(own.problems.iter().cloned());
-            problems.extend(unknown_suites(own, Some(personal)));
+            problems.extend(unknown_suites(own, Some(personal), None));
             let taken: HashSet<&str> =
                 entries.iter().map(|(_, entry)| entry.definition.name.as_str()).collect();
             for entry in &own.entries {
@@ -418,10 +418,22 @@ fn pool(
 }
 
 /// Settings for servers that do not exist: probably a mistyped name, whose server then lacks them.
-fn unknown_suites(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
+/// `project`: the servers of a project may be meant, too.
+fn unknown_suites(layer: &Layer, personal: Option<&Layer>, project: Option<&Layer>) -> Vec<Problem> {
     let entries = layer.entries.iter().map(|entry| entry.definition.name.as_str());
     let known: Vec<&str> = entries.chain(layer.denied.iter().map(|denied| denied.name.as_str())).collect();
-    let unknown = layer.config.suites.keys().filter(|name| !known.contains(&name.as_str()));
+    let is_of_project = |name: &str| {
+        project.is_some_and(|project| project.entries.iter().any(|entry| entry.definition.name == name))
+    };
+    let unknown = layer
+        .config
+        .suites
+        .keys()
+        .filter(|name| !known.contains(&name.as_str()) && !is_of_project(name.as_str()));
+    let elsewhere = match personal {
+        None => " (for one of a project, only `split`, `expose` and `confirm` hold)",
+        Some(_) => "",
+    };
     unknown
         .map(|name| {
             let near = nearest(name, known.iter().copied());
@@ -432,7 +444,7 @@ fn unknown_suites(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
                 Some(_) => format!(
                     "`suites.{name}`: `{name}` is your own; a workspace's settings touch its own servers only"
                 ),
-                None => format!("`suites.{name}` is for a server that was not found{hint}"),
+                None => format!("`suites.{name}` is for a server that was not found{hint}{elsewhere}"),
             };
             Problem::of(&layer.config.file, message)
         })

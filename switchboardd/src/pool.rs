@@ -202,7 +202,8 @@ impl Pool {
     }
 
     /// Has the tools of its children compared with this baseline.
-    pub fn compare_with(&self, baseline: &Arc<ToolBaseline>) {
+    pub fn compare_with(self: &Arc<Self>, baseline: &Arc<ToolBaseline>) {
+        baseline.add_pool(self);
         let mut baselines = self.baselines.lock().expect("BUG: a note panicked");
         baselines.retain(|known| known.strong_count() > 0);
         if !baselines.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(baseline))) {

@@ -5,6 +5,7 @@
 //! `Failure`; `failure.rs` turns it into a result or, if the host caused it, into a protocol error. A child's
 //! result passes through unchanged.
 
+mod acceptance;
 mod annotations;
 mod arguments;
 mod call;
@@ -45,7 +46,7 @@ use std::time::Duration;
 use switchboard_definitions::config::{Config, Describe, Mode, SuiteConfig};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::discover::host_files::HostSet;
-use switchboard_definitions::trust::{JudgedDefinition, TrustStatus, view};
+use switchboard_definitions::trust::{JudgedDefinition, JudgedSettings, TrustStatus, view};
 use switchboard_mcp::era::request_params::RequestParams;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -91,6 +92,8 @@ pub struct Suite {
     pub definition: Arc<Definition>,
     pub trust_status: TrustStatus,
     pub settings: SuiteConfig,
+    /// What these settings forbid, and what the configuration wants.
+    pub judged: JudgedSettings,
     pub limits: Limits,
     /// `None` for a definition that is held or cannot be started.
     pub pool: Option<Arc<Pool>>,
@@ -128,8 +131,11 @@ impl Suite {
         pool: Option<Arc<Pool>>,
         metrics: Arc<SuiteMetrics>,
     ) -> Self {
-        let JudgedDefinition { definition, trust_status, read_by, .. } = entry.clone();
-        let settings = config.suite(&definition.name);
+        let JudgedDefinition { definition, trust_status, read_by, settings: judged, .. } = entry.clone();
+        let mut settings = config.suite(&definition.name);
+        if of_workspace {
+            settings.restrict(&judged.in_force);
+        }
         let mut timeouts = settings.timeouts;
         let own = definition.timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
         timeouts.rpc_ms = timeouts.rpc_ms.or(own);
@@ -146,6 +152,7 @@ impl Suite {
             definition,
             trust_status,
             settings,
+            judged,
             pool,
             of_workspace,
             read_by,
@@ -187,8 +194,8 @@ impl Suite {
     pub fn listed(&self, list: &Arc<ToolList>) -> String {
         match self.mode {
             Mode::Redacted => {
-                let list = drift::without_held(list, self.known_drift().as_deref());
-                let marks = self.marks(self.current_part(), None);
+                let marks = self.marks_of(self.acceptance(Some(list)), self.current_part(), None);
+                let list = drift::without_held(list, self.held_if_known(list).as_deref());
                 introspect::entries(&list, &self.settings.expose, self.introspect_options(&marks))
             }
             Mode::Summary | Mode::Compact | Mode::Full => self.exposed(list),

@@ -411,6 +411,17 @@ pub const ROWS: &[Row] = &[
         runs: &[run(Proto("shim"), "the_shim_depends_on_no_large_crate")],
         missing: "advisories: `cargo deny`, where it is installed",
     },
+    Row {
+        id: "S9",
+        promise: "the record of calls is complete, in order and holds no argument",
+        bound: "100,000 calls, 64 at once",
+        runs: &[sized(
+            Proto("record"),
+            "a_long_record_is_complete_in_order_and_bounded",
+            size("SWITCHBOARD_RECORD_CALLS", "calls", [20_000, 100_000, 100_000]),
+        )],
+        missing: "",
+    },
 ];
 
 /// The name under which the progress of a run is kept.
@@ -433,7 +444,7 @@ mod tests {
     #[test]
     fn every_promise_has_a_row() {
         let expected =
-            (1..=23).map(|number| format!("R{number}")).chain((1..=8).map(|number| format!("S{number}")));
+            (1..=23).map(|number| format!("R{number}")).chain((1..=9).map(|number| format!("S{number}")));
         assert_eq!(ROWS.iter().map(|row| row.id).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         for row in ROWS {
             assert!(!row.runs.is_empty() || !row.missing.is_empty(), "{} says nothing", row.id);

@@ -10,10 +10,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use switchboard_definitions::config::Restrictions;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View, mentioned};
-use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project_files};
+use switchboard_definitions::trust::{Decision, JudgedSettings, TrustRecord, TrustStatus, project_files};
 use switchboard_wire::visible::visible;
 
 use super::CliExit;
@@ -32,6 +33,7 @@ struct Candidate {
     wanted: Launch,
     /// What was allowed last.
     before: Option<Launch>,
+    settings: JudgedSettings,
     denied: bool,
     root: PathBuf,
     suite_names: BTreeSet<String>,
@@ -124,19 +126,22 @@ fn names(layer: &Layer, definition: &Definition) -> BTreeSet<String> {
 
 /// `own`: the layer is the user's, whose allowed definitions need no decision.
 fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
-    let candidate =
-        |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| Candidate {
+    let candidate = |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| {
+        let restrictions = layer.config.suite(&definition.name).restrictions();
+        Candidate {
             definition: definition.clone(),
             wanted: wanted.clone(),
             before: before.cloned(),
+            settings: JudgedSettings { wanted: restrictions, ..JudgedSettings::default() },
             denied,
             root: layer.config.folder.clone(),
             suite_names: names(layer, definition),
-        };
+        }
+    };
     let of_entries = layer.entries.iter().filter_map(|entry| {
         let definition = &entry.definition;
         let now = definition.launch.as_ref().ok();
-        match &entry.trust_status {
+        let found = match &entry.trust_status {
             TrustStatus::Held => Some(candidate(definition, now?, None, false)),
             TrustStatus::Outdated { pending: waiting } => Some(candidate(definition, waiting, now, false)),
             // Was allowed with a certain program, which may have changed since.
@@ -144,7 +149,8 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
                 .then(|| now.map(|now| candidate(definition, now, Some(now), false)))
                 .flatten(),
             TrustStatus::Denied => None,
-        }
+        };
+        found.map(|found| Candidate { settings: entry.settings.clone(), ..found })
     });
     let of_denied = layer
         .denied
@@ -218,7 +224,7 @@ async fn shown(local: &LocalConfig, candidate: &Candidate) -> Option<Shown> {
         (Launch::Process(LaunchCommand { program: Some(_), .. }), _) => false,
         (now, _) => candidate.before.as_ref() == Some(now),
     };
-    if settled {
+    if settled && !candidate.settings.wait() {
         return None;
     }
     let given = local.resolver.given(&candidate.wanted).await;
@@ -233,6 +239,7 @@ async fn shown(local: &LocalConfig, candidate: &Candidate) -> Option<Shown> {
         values: ShownValues::All,
         given: &given,
         project_files: &project_files(&candidate.wanted, found, &candidate.root),
+        settings: &candidate.settings,
     };
     let mut lines = view.lines();
     if candidate.denied {
@@ -267,6 +274,9 @@ const NO_PROGRAM: &str = "it can be allowed once its program is installed";
 
 /// What stays as it is after a no.
 fn left_held(candidate: &Candidate) -> &'static str {
+    if candidate.settings.wait() && !is_other_version(candidate) {
+        return "  what you allowed stays in force";
+    }
     // If only the program has changed, there is no allowed version to keep running.
     match candidate.before.as_ref().is_some_and(|before| *before != candidate.wanted) {
         true => "  this version stays held; the one that you allowed keeps running",
@@ -277,7 +287,11 @@ fn left_held(candidate: &Candidate) -> &'static str {
 /// Records the user's yes. False if that failed.
 fn allow(local: &LocalConfig, candidate: &Candidate, wanted: Launch) -> bool {
     let Definition { file, name, .. } = &candidate.definition;
-    match local.locations.trust.record(file, name, record(Decision::Allow(Box::new(wanted)))) {
+    match local.locations.trust.record(
+        file,
+        name,
+        record(Decision::Allow(Box::new(wanted)), candidate.settings.wanted.clone()),
+    ) {
         Ok(()) => {
             say!("  allowed");
             true
@@ -300,7 +314,9 @@ pub(super) async fn deny(args: &Args, what: &str) -> CliExit {
     };
     let mut denied = Vec::new();
     for Candidate { definition: Definition { file, name, .. }, .. } in &meant {
-        if let Err(error) = local.locations.trust.record(file, name, record(Decision::Deny)) {
+        if let Err(error) =
+            local.locations.trust.record(file, name, record(Decision::Deny, Restrictions::default()))
+        {
             return failed(&error);
         }
         denied.push(json!({ "name": name, "file": file }));
@@ -334,7 +350,7 @@ pub(super) fn list(args: &Args) -> CliExit {
         .flat_map(|(file, names)| names.iter().map(move |(name, record)| (file, name, record)));
     if args.json {
         let said: Vec<_> = said
-            .map(|(file, name, TrustRecord { verdict, at, by })| match verdict {
+            .map(|(file, name, TrustRecord { verdict, at, by, .. })| match verdict {
                 Decision::Allow(launch) => {
                     json!({ "verdict": "allow", "name": name, "file": file, "runs": mentioned(launch), "at": at, "by": by })
                 }
@@ -379,8 +395,12 @@ pub(super) fn list(args: &Args) -> CliExit {
     CliExit::Ok
 }
 
-/// Whether this version is neither allowed nor denied.
+/// Whether this version, or its settings, is neither allowed nor denied.
 fn waits(candidate: &Candidate) -> bool {
-    let same = candidate.before.as_ref().is_some_and(|before| before.digest() == candidate.wanted.digest());
-    !same && !candidate.denied
+    (is_other_version(candidate) || candidate.settings.wait()) && !candidate.denied
+}
+
+/// Whether something else would run than what was allowed.
+fn is_other_version(candidate: &Candidate) -> bool {
+    candidate.before.as_ref().is_none_or(|before| before.digest() != candidate.wanted.digest())
 }

@@ -19,7 +19,9 @@ use switchboard_definitions::discover::host_files::HostSet;
 use switchboard_definitions::document::nearest;
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View};
-use switchboard_definitions::trust::{DIRECTORY_OUTSIDE, Decision, TrustRecord, TrustStatus, project_files};
+use switchboard_definitions::trust::{
+    DIRECTORY_OUTSIDE, Decision, JudgedSettings, TrustRecord, TrustStatus, project_files,
+};
 use switchboard_wire::visible::visible;
 
 use super::CliExit;
@@ -45,6 +47,7 @@ struct FoundDefinition<'a> {
     own: bool,
     /// The hosts that read it themselves, from a file of the project.
     read_by: HostSet,
+    settings: JudgedSettings,
 }
 
 impl FoundDefinition<'_> {
@@ -129,6 +132,8 @@ fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<FoundDefinition<'
         layer,
         own,
         read_by: entry.read_by,
+        // The user knows their own settings.
+        settings: if own { JudgedSettings::default() } else { entry.settings.clone() },
     });
     let denied = || layer.denied.iter().find(|definition| named(definition));
     entry.or_else(|| {
@@ -139,6 +144,7 @@ fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<FoundDefinition<'
             layer,
             own,
             read_by: HostSet::default(),
+            settings: JudgedSettings::default(),
         })
     })
 }
@@ -230,6 +236,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>, here: Option
         values: if found.own { ShownValues::None } else { ShownValues::All },
         given: &given,
         project_files: &files,
+        settings: &found.settings,
     };
     // One row for each variable, below.
     let is_below = |what: &str| match what {

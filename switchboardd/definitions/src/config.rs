@@ -7,6 +7,7 @@ mod permissions;
 mod read;
 #[cfg(test)]
 mod reference;
+mod restrictions;
 #[cfg(test)]
 mod schema;
 mod show;
@@ -14,6 +15,7 @@ mod show;
 pub use last_good::{ConfigSource, LastGood, UsableConfig};
 pub use permissions::{Confirm, Split};
 pub use read::listen_problem;
+pub use restrictions::Restrictions;
 pub use show::Show;
 
 use std::collections::BTreeMap;
@@ -252,6 +254,8 @@ pub struct SuiteConfig {
     pub show: Show,
     /// Which calls the user is asked about before they are sent.
     pub confirm: Confirm,
+    /// `split`, `expose` and `confirm` as they are written; `restrict` replaces all of them.
+    pub written: Restrictions,
     /// Why the server cannot be used: its settings cannot be understood, and may be meant to hide tools.
     pub unusable_reason: Option<String>,
     /// The folders in whose sessions hosts see the server; `None`: everywhere.
@@ -269,18 +273,19 @@ impl SuiteConfig {
 /// Which subtools may be seen and called.
 #[derive(Debug, Clone, Default)]
 pub struct Expose {
-    pub allow: Option<GlobSet>,
+    /// A tool must match each of them.
+    pub allow: Vec<GlobSet>,
     pub deny: Option<GlobSet>,
 }
 
 impl Expose {
     pub fn permits(&self, subtool: &str) -> bool {
-        self.allow.as_ref().is_none_or(|allow| allow.is_match(subtool))
+        self.allow.iter().all(|allow| allow.is_match(subtool))
             && !self.deny.as_ref().is_some_and(|deny| deny.is_match(subtool))
     }
 
     pub fn is_open(&self) -> bool {
-        self.allow.is_none() && self.deny.is_none()
+        self.allow.is_empty() && self.deny.is_none()
     }
 }
 

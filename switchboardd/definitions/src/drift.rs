@@ -11,6 +11,7 @@ mod store;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -54,6 +55,34 @@ pub struct Drift {
 }
 
 impl Drift {
+    /// The outcomes of several lists of one server: a tool counts as accepted if it is so in each list. `None` without
+    /// any.
+    pub fn together(drifts: Vec<Arc<Self>>) -> Option<Arc<Self>> {
+        let mut drifts = drifts.into_iter();
+        let first = drifts.next()?;
+        let rest: Vec<Arc<Self>> = drifts.filter(|other| **other != *first).collect();
+        if rest.is_empty() {
+            return Some(first);
+        }
+        let mut all = (*first).clone();
+        for other in rest {
+            all.changes.extend(
+                other.changes.iter().filter(|one| !all.changes.contains(one)).cloned().collect::<Vec<_>>(),
+            );
+            all.more = all.more.max(other.more);
+            all.unaccepted.extend(other.unaccepted.iter().cloned());
+            all.added.extend(other.added.iter().cloned());
+            all.read_only.retain(|tool| other.read_only.contains(tool));
+            all.read_before.extend(other.read_before.iter().cloned());
+            all.versions = all.versions.or_else(|| other.versions.clone());
+            all.damaged = all.damaged.or_else(|| other.damaged.clone());
+        }
+        all.changes.sort_by_key(ToolChange::rank);
+        all.more += all.changes.len().saturating_sub(MAX_SHOWN);
+        all.changes.truncate(MAX_SHOWN);
+        Some(Arc::new(all))
+    }
+
     pub fn is_none(&self) -> bool {
         self.changes.is_empty() && self.damaged.is_none()
     }
@@ -125,5 +154,41 @@ impl Drift {
             "damaged": self.damaged,
             "held": holds,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_counts_as_accepted_if_it_is_so_in_each_list() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect::<HashSet<Box<str>>>();
+        let change = |tool: &str, becomes_destructive| ToolChange {
+            tool: tool.to_owned(),
+            becomes_destructive,
+            ..ToolChange::default()
+        };
+        let none = Arc::new(Drift { read_only: names(&["a", "b"]), ..Drift::default() });
+        let one = Arc::new(Drift {
+            changes: vec![change("a", false)],
+            unaccepted: names(&["a"]),
+            read_only: names(&["b"]),
+            ..Drift::default()
+        });
+        let other = Arc::new(Drift {
+            changes: vec![change("a", false), change("c", true)],
+            unaccepted: names(&["a", "c"]),
+            ..Drift::default()
+        });
+        assert!(Drift::together(Vec::new()).is_none());
+        assert_eq!(Drift::together(vec![one.clone(), one.clone()]), Some(one.clone()));
+        for order in [[&none, &one, &other], [&other, &none, &one]] {
+            let all = Drift::together(order.into_iter().cloned().collect()).unwrap();
+            assert_eq!(all.unaccepted, names(&["a", "c"]));
+            assert!(all.read_only.is_empty());
+            let changed: Vec<&str> = all.changes.iter().map(|change| change.tool.as_str()).collect();
+            assert_eq!(changed, ["c", "a"]);
+        }
     }
 }

@@ -15,11 +15,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use judged::JudgedDefinition;
+pub use judged::{JudgedDefinition, JudgedSettings};
 pub use project_files::project_files;
 pub use store::{TrustStore, TrustStoreError};
 pub use warnings::{DIRECTORY_OUTSIDE, container_id_file, secrets_in_arguments, unpinned};
 
+use crate::config::Restrictions;
 use crate::definition::{Definition, Launch};
 
 /// Where a definition comes from.
@@ -36,6 +37,9 @@ pub enum Provenance {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustRecord {
     pub verdict: Decision,
+    /// What the project's settings of the server forbade when it was allowed.
+    #[serde(default, skip_serializing_if = "Restrictions::is_default")]
+    pub restrictions: Restrictions,
     /// When, and through which interface.
     pub at: String,
     pub by: String,
@@ -87,7 +91,7 @@ impl Trust {
         }
         let record = self.records.get(&definition.file).and_then(|names| names.get(&definition.name));
         let denied = record.is_some_and(|record| record.verdict == Decision::Deny);
-        if !denied && self.roots.iter().any(|root| definition.file.starts_with(root)) {
+        if !denied && self.is_in_root(&definition) {
             return (definition, TrustStatus::Allowed);
         }
         let trust_status = match (record.map(|record| &record.verdict), &definition.launch) {
@@ -108,11 +112,45 @@ impl Trust {
     }
 }
 
+impl Trust {
+    /// Judges what a project's settings forbid. If they forbid less than what the user allowed, both hold, and the
+    /// server waits for the user.
+    pub fn judge_settings(
+        &self,
+        definition: &Definition,
+        provenance: &Provenance,
+        trust_status: TrustStatus,
+        wanted: Restrictions,
+    ) -> (TrustStatus, JudgedSettings) {
+        let record = self.records.get(&definition.file).and_then(|names| names.get(&definition.name));
+        let allowed = record
+            .filter(|record| {
+                *provenance == Provenance::Workspace && matches!(record.verdict, Decision::Allow(_))
+            })
+            .filter(|_| !self.is_in_root(definition))
+            .map(|record| record.restrictions.clone());
+        let in_force = allowed.as_ref().map_or_else(|| wanted.clone(), |allowed| wanted.and(allowed));
+        let settings = JudgedSettings { in_force, wanted, allowed };
+        let trust_status = match (trust_status, &definition.launch) {
+            (TrustStatus::Allowed, Ok(launch)) if settings.wait() => {
+                TrustStatus::Outdated { pending: Box::new(launch.clone()) }
+            }
+            (trust_status, _) => trust_status,
+        };
+        (trust_status, settings)
+    }
+
+    fn is_in_root(&self, definition: &Definition) -> bool {
+        self.roots.iter().any(|root| definition.file.starts_with(root))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::config::Split;
     use crate::definition::LaunchCommand;
     use crate::expand::Template;
 
@@ -130,7 +168,8 @@ mod tests {
     }
 
     fn said(verdict: Decision) -> Trust {
-        let record = TrustRecord { verdict, at: String::new(), by: String::new() };
+        let restrictions = Restrictions::default();
+        let record = TrustRecord { verdict, restrictions, at: String::new(), by: String::new() };
         let names = BTreeMap::from([("x".to_owned(), record)]);
         Trust { records: [("/w/mcps/x/.mcp.json".into(), names)].into(), roots: Vec::new() }
     }
@@ -199,5 +238,41 @@ mod tests {
         // A decision on one server takes precedence over a trusted root.
         let but_one = Trust { roots: vec!["/w".into()], ..said(Decision::Deny) };
         check(&but_one, "a", &Provenance::Workspace, &TrustStatus::Denied);
+    }
+
+    #[test]
+    fn settings_that_forbid_less_wait_and_the_allowed_ones_stay_in_force() {
+        let with = |trust: &mut Trust, restrictions: Restrictions| {
+            let names = trust.records.values_mut().next().unwrap();
+            names.values_mut().next().unwrap().restrictions = restrictions;
+        };
+        let split = |split| Restrictions { split, ..Restrictions::default() };
+        let confirm = Restrictions { confirm: ["rm".to_owned()].into(), ..Restrictions::default() };
+        let cases = [
+            (split(Split::Auto), split(Split::Never), true),
+            (split(Split::Never), split(Split::Never), false),
+            (split(Split::Auto), split(Split::Always), false),
+            (confirm.clone(), Restrictions::default(), true),
+            (Restrictions::default(), confirm, false),
+        ];
+        for (allowed_then, wanted, waits) in cases {
+            let mut trust = allowed("a");
+            with(&mut trust, allowed_then.clone());
+            let (judged, trust_status) = trust.judge(Arc::new(definition("a")), &Provenance::Workspace);
+            let judge = |trust: &Trust, provenance| {
+                trust.judge_settings(&judged, &provenance, trust_status.clone(), wanted.clone())
+            };
+            let (judged_status, settings) = judge(&trust, Provenance::Workspace);
+            assert_eq!(matches!(judged_status, TrustStatus::Outdated { .. }), waits, "{wanted:?}");
+            assert!(!settings.in_force.loosens(&allowed_then) && !settings.in_force.loosens(&wanted));
+            assert_eq!(judge(&trust, Provenance::Personal).1.in_force, wanted);
+            let everything = Trust { roots: vec!["/w".into()], ..trust };
+            assert_eq!(judge(&everything, Provenance::Workspace).1.in_force, wanted);
+        }
+        // Nothing was allowed.
+        let (held, trust_status) = Trust::default().judge(Arc::new(definition("a")), &Provenance::Workspace);
+        let (_, settings) =
+            Trust::default().judge_settings(&held, &Provenance::Workspace, trust_status, split(Split::Never));
+        assert_eq!((settings.in_force, settings.allowed), (split(Split::Never), None));
     }
 }

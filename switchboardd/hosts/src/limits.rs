@@ -41,9 +41,16 @@ const DEFAULT_APPROVAL: &str = "default_tools_approval_mode";
 impl ToolLimits {
     /// The limits of one server. `Err` says which of them cannot be carried over, and why.
     pub fn read(host: &Host, entry: &ServerEntry, rules: &HostRules) -> Result<Self, String> {
+        if let Some(why) = &rules.unclear {
+            return Err(format!("{why} ({})", host.name));
+        }
         let mut limits = Self::default();
         limits.read_entry(host, &entry.value).map_err(|why| format!("{why} ({})", host.name))?;
         limits.read_rules(host, entry, rules)?;
+        for (_, tools, key) in rules.only(entry) {
+            let globs = tools.iter().map(|tool| literal(tool)).collect();
+            limits.allow_only(globs, &format!("`{key}` of {}", host.name))?;
+        }
         if limits.is_closed() {
             let sources: Vec<_> = limits.sources.iter().map(String::as_str).collect();
             return Err(format!("{} forbids all of its tools ({})", host.name, sources.join(", ")));
@@ -201,7 +208,7 @@ impl ToolLimits {
                 if rule.has_arguments {
                     return Err(format!("{source} forbids some of its calls only: `{}`", rule.text));
                 }
-                if rules.last_wins && rule.verdict != Verdict::Deny {
+                if rules.last_wins && rule.verdict != Verdict::Deny && !rule.is_of_part {
                     said.permit(&glob, &source)?;
                 }
                 match rule.verdict {

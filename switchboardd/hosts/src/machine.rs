@@ -75,7 +75,7 @@ impl Machine {
 
     /// A host's files with rules that exist: those for all projects, then those of single projects.
     pub fn rule_files(&self, host: &Host, projects: &[PathBuf]) -> Vec<(Option<PathBuf>, PathBuf)> {
-        let wide = host.rules.iter().map(|place| (None, self.file(place)));
+        let wide = host.rules.iter().flat_map(|place| in_folder(self.file(place))).map(|file| (None, file));
         let of = |project: &PathBuf| {
             let project = project.clone();
             host.project_rules.iter().map(move |file| (Some(project.clone()), project.join(file)))
@@ -121,6 +121,17 @@ impl Machine {
             }
         }
     }
+}
+
+/// The file itself; for `FOLDER/*.END`, those in the folder whose names end so, in the order of their names.
+fn in_folder(file: PathBuf) -> Vec<PathBuf> {
+    let name = file.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let Some(end) = name.as_deref().and_then(|name| name.strip_prefix('*')) else { return vec![file] };
+    let all = file.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let mut files: Vec<PathBuf> = all.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().ends_with(end)));
+    files.sort();
+    files
 }
 
 #[cfg(test)]

@@ -151,13 +151,16 @@ pub static HOSTS: [Host; 17] = [
             PlaceholderSyntax::None,
         )
     },
-    plain_host(
-        "gemini",
-        "Gemini CLI",
-        &["gemini"],
-        &[host_file(BaseFolder::Home, ".gemini/settings.json", ".gemini")],
-        PlaceholderSyntax::Dollar,
-    ),
+    Host {
+        rules: &[existing(BaseFolder::Home, ".gemini/policies/*.toml")],
+        ..plain_host(
+            "gemini",
+            "Gemini CLI",
+            &["gemini"],
+            &[host_file(BaseFolder::Home, ".gemini/settings.json", ".gemini")],
+            PlaceholderSyntax::Dollar,
+        )
+    },
     // A fork of Gemini CLI, with the same files in another folder.
     plain_host(
         "qwen",
@@ -219,6 +222,7 @@ pub static HOSTS: [Host; 17] = [
         format: HostFileFormat::Yaml,
         entry: &[("name", EntryValue::Text(super::KEY)), ("command", EntryValue::Shim)],
         timeout: TimeoutUnit::Nothing,
+        rules: &[existing(BaseFolder::Variable("CONTINUE_GLOBAL_DIR", ".continue"), "permissions.yaml")],
         ..plain_host(
             "continue",
             "Continue",

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME, LastGood};
+use switchboard_definitions::config::{Config, ConfigOwner, FILE_NAME, LastGood, Restrictions, Split};
 use switchboard_definitions::definition::{Definition, Launch};
 use switchboard_definitions::discover::host_files::{HostSet, marks_project};
 use switchboard_definitions::discover::{
@@ -206,6 +206,7 @@ impl Layer {
         // A workspace can turn this off for itself, and not on.
         config.project_files &= personal.project_files;
         let mut layer = Self::read(config, true, locations, trust, memory, |_| Provenance::Workspace);
+        layer.entries.iter_mut().for_each(|entry| restrict(entry, personal));
         layer.problems.splice(0..0, problems);
         layer
     }
@@ -235,6 +236,9 @@ impl Layer {
             let provenance = provenance(&definition.file);
             let (read_by, launch) = launches.readers(&definition);
             let (mut definition, trust_status) = trust.judge(definition, &provenance);
+            let wanted = layer.config.suite(&definition.name).restrictions();
+            let (trust_status, settings) =
+                trust.judge_settings(&definition, &provenance, trust_status, wanted);
             if let Some(why) = layer.config.unusable_reason(&definition.name) {
                 let definition = Arc::make_mut(&mut definition);
                 definition.launch = Err(why.to_owned());
@@ -251,7 +255,13 @@ impl Layer {
             match trust_status {
                 TrustStatus::Denied => layer.denied.push(definition),
                 trust_status => {
-                    layer.entries.push(JudgedDefinition { definition, trust_status, why_held, read_by });
+                    layer.entries.push(JudgedDefinition {
+                        definition,
+                        trust_status,
+                        why_held,
+                        read_by,
+                        settings,
+                    });
                     digests.push(launch);
                 }
             }
@@ -333,6 +343,22 @@ impl Layer {
 
     pub fn config_file(root: &Path) -> PathBuf {
         root.join(FILE_NAME)
+    }
+}
+
+/// What the user's own settings forbid of a server holds for one of that name in a project, too. If they are not clear, it
+/// is not used.
+fn restrict(entry: &mut JudgedDefinition, personal: &Config) {
+    let own = personal.suite(&entry.definition.name);
+    let split = match own.split {
+        Split::Auto => entry.settings.in_force.split,
+        own => own,
+    };
+    entry.settings.in_force = Restrictions { split, ..entry.settings.in_force.and(&own.restrictions()) };
+    if let Some(why) = own.unusable_reason {
+        let definition = Arc::make_mut(&mut entry.definition);
+        definition.launch = Err(why);
+        definition.unclear_in = Some(personal.to_fix().to_owned());
     }
 }
 

@@ -98,6 +98,7 @@ mod tests {
             trust_status: TrustStatus::Allowed,
             why_held: None,
             read_by: HostSet::default(),
+            settings: Default::default(),
         };
         Layer {
             config,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
+use switchboard_definitions::config::Restrictions;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
 use switchboard_definitions::trust::view::{ShownValues, View};
-use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project_files};
+use switchboard_definitions::trust::{Decision, JudgedSettings, TrustRecord, TrustStatus, project_files};
 use switchboard_mcp::methods;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::event_loop::run_blocking;
@@ -32,6 +33,7 @@ struct ConsentQuestion {
     definition: Arc<Definition>,
     /// Includes the program that was found for it.
     launch: Launch,
+    restrictions: Restrictions,
     host: String,
 }
 
@@ -63,6 +65,7 @@ pub(super) async fn ask(
         definition: suite.definition.clone(),
         waiting: waiting.clone(),
         before: before.cloned(),
+        settings: suite.judged.clone(),
     };
     if serves_on {
         tokio::spawn(question.put());
@@ -79,6 +82,7 @@ struct ConsentRequest {
     definition: Arc<Definition>,
     waiting: Launch,
     before: Option<Launch>,
+    settings: JudgedSettings,
 }
 
 impl ConsentRequest {
@@ -93,7 +97,11 @@ impl ConsentRequest {
         };
         // Ask once per session for each version of a server and each program that was found for it.
         let Definition { file, name, .. } = &*self.definition;
-        if !self.session.may_ask(&format!("{file:?} {name:?} {} {program:?}", launch.digest())) {
+        if !self.session.may_ask(&format!(
+            "{file:?} {name:?} {} {program:?} {:?}",
+            launch.digest(),
+            self.settings.wanted
+        )) {
             return None;
         }
         let root = self.session.workspace().root.clone().unwrap_or_default();
@@ -110,13 +118,15 @@ impl ConsentRequest {
             values: ShownValues::Definition,
             given: &given,
             project_files: &files,
+            settings: &self.settings,
         };
         let message = format!(
             "Switchboard: a server of this workspace waits for your approval. This version of it does not run until you allow it.\n\n{}",
             view.lines().join("\n")
         );
         let host = self.caller.profile().client_name().unwrap_or_else(|| "a host".to_owned());
-        let asked = ConsentQuestion { definition: self.definition, launch, host };
+        let restrictions = self.settings.wanted;
+        let asked = ConsentQuestion { definition: self.definition, launch, restrictions, host };
         let (told, answered) = oneshot::channel();
         put(&self.daemon, &self.caller, &message, asked, told).then_some(answered)
     }
@@ -174,7 +184,8 @@ async fn note(daemon: &Arc<Daemon>, asked: ConsentQuestion, decision: Option<&st
     };
     let allows = verdict != Decision::Deny;
     let by = format!("the user in {:?}, asked there", asked.host);
-    let record = TrustRecord { verdict, at: switchboard_definitions::time::utc(SystemTime::now()), by };
+    let at = switchboard_definitions::time::utc(SystemTime::now());
+    let record = TrustRecord { verdict, restrictions: asked.restrictions, at, by };
     let (store, definition) = (daemon.workspace_loader.locations.trust.clone(), asked.definition);
     let (file, name) = (definition.file.clone(), definition.name.clone());
     let (shown, child) = (file.display().to_string(), name.clone());

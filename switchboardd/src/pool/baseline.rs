@@ -13,6 +13,7 @@ use switchboard_wire::event_loop::{may_block, try_run_blocking};
 use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
+use super::Pool;
 use crate::child::{ServerInfo, ToolList};
 
 /// A server whose tools change all the time is logged so often at once, and then once in each pause.
@@ -45,19 +46,32 @@ pub struct ToolBaseline {
     name: String,
     store: ToolStore,
     holds: Arc<AtomicBool>,
+    /// Those whose children have these tools.
+    // A leaf lock: held to copy or replace handles.
+    pools: Mutex<Vec<Weak<Pool>>>,
     // A leaf lock: held to copy or replace handles.
     state: Mutex<BaselineState>,
 }
 
 #[derive(Debug, Default)]
 struct BaselineState {
-    compared: Vec<(Weak<ToolList>, Arc<Drift>)>,
-    latest: Option<Arc<Drift>>,
+    /// The last is the latest.
+    compared: Vec<ComparedList>,
+    /// The outcome of these lists together, until one of them is compared again.
+    together: Option<(Vec<Weak<ToolList>>, Arc<Drift>)>,
     /// What the record says while no list is known.
     recorded: Option<ReadBefore>,
-    /// The record on disk when the latest list was compared.
+    /// The record on disk when the lists were compared.
     stamp: Option<(u64, i64, i64)>,
     log_budget: LogBudget,
+}
+
+/// A list of a child or of a manifest, and how it differs from what the user accepted.
+#[derive(Debug, Clone)]
+struct ComparedList {
+    list: Weak<ToolList>,
+    version: Option<String>,
+    drift: Arc<Drift>,
 }
 
 /// Which tools only read when the user last accepted them.
@@ -98,8 +112,36 @@ impl LogBudget {
 impl BaselineState {
     /// The outcome for this list, if it was compared.
     fn compared(&self, tools: &Arc<ToolList>) -> Option<Arc<Drift>> {
-        let same = |list: &Weak<ToolList>| std::ptr::eq(list.as_ptr(), Arc::as_ptr(tools));
-        self.compared.iter().find(|(list, _)| same(list)).map(|(_, drift)| drift.clone())
+        self.compared.iter().find(|one| one.is_of(tools)).map(|one| one.drift.clone())
+    }
+
+    /// The outcome of these lists together; of the latest one, if none of them was compared.
+    fn together(&mut self, lists: &[Arc<ToolList>]) -> Option<Arc<Drift>> {
+        let is_same = |of: &[Weak<ToolList>]| {
+            of.len() == lists.len()
+                && of.iter().zip(lists).all(|(one, list)| std::ptr::eq(one.as_ptr(), Arc::as_ptr(list)))
+        };
+        if let Some((_, known)) = self.together.as_ref().filter(|(of, _)| is_same(of)) {
+            return Some(known.clone());
+        }
+        let drifts: Vec<Arc<Drift>> = lists.iter().filter_map(|list| self.compared(list)).collect();
+        let together = Drift::together(drifts).or_else(|| Some(self.compared.last()?.drift.clone()))?;
+        self.together = Some((lists.iter().map(Arc::downgrade).collect(), together.clone()));
+        Some(together)
+    }
+
+    fn insert(&mut self, compared: ComparedList) {
+        self.compared.retain(|one| one.list.strong_count() > 0 && !one.list.ptr_eq(&compared.list));
+        let surplus = (self.compared.len() + 1).saturating_sub(MAX_COMPARED);
+        self.compared.drain(..surplus);
+        self.compared.push(compared);
+        self.together = None;
+    }
+}
+
+impl ComparedList {
+    fn is_of(&self, tools: &Arc<ToolList>) -> bool {
+        std::ptr::eq(self.list.as_ptr(), Arc::as_ptr(tools))
     }
 }
 
@@ -133,6 +175,7 @@ impl Baselines {
             name,
             store: self.store.clone(),
             holds: self.shared.holds.clone(),
+            pools: Mutex::default(),
             state: Mutex::default(),
         };
         known.entry(key).or_insert_with(|| Arc::new(new())).clone()
@@ -143,15 +186,15 @@ impl Baselines {
         may_block();
         let baseline = self.of(definition);
         let stamp = self.store.stamp(&definition.file, &definition.name);
-        let before = {
+        {
             let state = baseline.lock();
             if state.stamp == stamp && state.compared(tools).is_some() {
                 return;
             }
-            state.latest.clone()
-        };
-        let drift = baseline.compare_now(tools, server_version(info).as_deref());
-        if before.is_some_and(|before| before != drift) {
+        }
+        let before = baseline.drift();
+        baseline.compare_now(tools, server_version(info));
+        if before.is_some() && before != baseline.drift() {
             self.shared.changed.store(true, Ordering::Relaxed);
         }
     }
@@ -175,9 +218,35 @@ impl ToolBaseline {
         self.holds.load(Ordering::Relaxed)
     }
 
-    /// The latest outcome.
+    /// The outcome of all lists that are in use: several processes may list different tools.
     pub fn drift(&self) -> Option<Arc<Drift>> {
-        self.lock().latest.clone()
+        let lists = self.lists();
+        self.lock().together(&lists)
+    }
+
+    /// Has the lists of this pool count.
+    pub(super) fn add_pool(&self, pool: &Arc<Pool>) {
+        let mut pools = self.pools.lock().expect("BUG: a note panicked");
+        pools.retain(|known| known.strong_count() > 0);
+        if !pools.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(pool))) {
+            pools.push(Arc::downgrade(pool));
+        }
+    }
+
+    /// The lists that are in use: those of running children, and those of manifests.
+    fn lists(&self) -> Vec<Arc<ToolList>> {
+        let pools = self.pools.lock().expect("BUG: a note panicked").clone();
+        let mut lists: Vec<Arc<ToolList>> = Vec::new();
+        for pool in pools.iter().filter_map(Weak::upgrade) {
+            let stored = pool.manifest().map(|manifest| manifest.tools.clone());
+            let running = pool.running().into_iter().filter_map(|child| child.known_tools());
+            for list in stored.into_iter().chain(running) {
+                if !lists.iter().any(|known| Arc::ptr_eq(known, &list)) {
+                    lists.push(list);
+                }
+            }
+        }
+        lists
     }
 
     /// The outcome for this list, if it has been compared.
@@ -190,17 +259,10 @@ impl ToolBaseline {
         self.holds() && self.drift().is_some_and(|drift| drift.unaccepted.contains(tool))
     }
 
-    /// Whether the user has accepted that this tool only reads, and it says so now. A tool that gains `readOnlyHint`,
-    /// and a new one, must not be shown among those that only read until the user accepts it.
-    pub fn is_accepted_reader(&self, tool: &str) -> bool {
-        self.drift().is_some_and(|drift| drift.read_only.contains(tool))
-    }
-
     /// Whether one of the tools that only read when the user last accepted them is among `which`. If the record cannot
     /// be read, any may have been.
     pub fn read_before(&self, which: impl Fn(&str) -> bool) -> bool {
-        let state = self.lock();
-        match (&state.latest, &state.recorded) {
+        match (self.drift(), &self.lock().recorded) {
             (Some(drift), _) => drift.read_before.iter().any(|tool| which(tool)),
             (None, Some(ReadBefore::Names(names))) => names.iter().any(|tool| which(tool)),
             (None, Some(ReadBefore::Unknown)) => true,
@@ -208,23 +270,13 @@ impl ToolBaseline {
         }
     }
 
-    /// Whether a tool is not as the user accepted it, or nothing has been compared yet.
-    pub fn is_unaccepted(&self, tool: &str) -> bool {
-        self.drift().is_none_or(|drift| drift.unaccepted.contains(tool))
-    }
-
     /// Compares a list that a child sent.
     pub async fn compare(self: &Arc<Self>, tools: &Arc<ToolList>, info: Option<&ServerInfo>) -> Arc<Drift> {
-        {
-            let mut state = self.lock();
-            if let Some(known) = state.compared(tools) {
-                // A reload may have compared an older list from the disk since.
-                state.latest = Some(known.clone());
-                return known;
-            }
+        if let Some(known) = self.drift_of(tools) {
+            return known;
         }
         let (baseline, list, version) = (self.clone(), tools.clone(), info.and_then(server_version));
-        let compared = try_run_blocking(move || baseline.compare_now(&list, version.as_deref())).await;
+        let compared = try_run_blocking(move || baseline.compare_now(&list, version)).await;
         // The daemon ends, or the comparison panicked: nothing counts as accepted.
         compared.unwrap_or_else(|| {
             let unaccepted: HashSet<Box<str>> = tools.tools.iter().map(|tool| tool.name.clone()).collect();
@@ -233,34 +285,50 @@ impl ToolBaseline {
         })
     }
 
-    fn compare_now(&self, tools: &Arc<ToolList>, version: Option<&str>) -> Arc<Drift> {
+    fn compare_now(&self, tools: &Arc<ToolList>, version: Option<String>) -> Arc<Drift> {
         may_block();
-        let texts: Vec<ListedText<'_>> =
-            tools.tools.iter().map(|tool| ListedText { name: &tool.name, raw: tool.raw.get() }).collect();
         let stamp = self.store.stamp(&self.file, &self.name);
-        let compared = self.store.compare(&self.file, &self.name, &texts, version);
+        let (compared, mut is_news, is_read) = self.compare_list(tools, version);
+        let drift = compared.drift.clone();
         // A record that could not be read is read again with the next list: for a moment, descriptors may be short.
-        let stamp = stamp.filter(|_| compared.is_ok());
-        let (drift, is_news) = match compared {
-            Ok(compared) => (Arc::new(compared.drift), compared.is_news),
-            Err(error) => self.unknown(&error, &texts),
-        };
-        let mut state = self.lock();
+        let stamp = stamp.filter(|_| is_read);
         // The user may have decided: what was compared before counts no more.
+        let before = {
+            let state = self.lock();
+            if state.stamp == stamp { Vec::new() } else { state.compared.clone() }
+        };
+        let mut all = Vec::with_capacity(before.len() + 1);
+        for one in before.into_iter().filter(|one| !one.is_of(tools)) {
+            let Some(list) = one.list.upgrade() else { continue };
+            let (again, is_news_too, _) = self.compare_list(&list, one.version);
+            is_news |= is_news_too;
+            all.push(again);
+        }
+        all.push(compared);
+        let mut state = self.lock();
         if state.stamp != stamp {
             state.compared.clear();
         }
-        state.compared.retain(|(list, _)| list.strong_count() > 0);
-        let surplus = (state.compared.len() + 1).saturating_sub(MAX_COMPARED);
-        state.compared.drain(..surplus);
-        state.compared.push((Arc::downgrade(tools), drift.clone()));
         state.stamp = stamp;
-        state.latest = Some(drift.clone());
+        all.into_iter().for_each(|one| state.insert(one));
         if is_news && state.log_budget.take() {
             drop(state);
             self.log(&drift);
         }
         drift
+    }
+
+    /// Compares one list. Also returns whether that says something new, and whether the record could be read.
+    fn compare_list(&self, tools: &Arc<ToolList>, version: Option<String>) -> (ComparedList, bool, bool) {
+        let texts: Vec<ListedText<'_>> =
+            tools.tools.iter().map(|tool| ListedText { name: &tool.name, raw: tool.raw.get() }).collect();
+        let compared = self.store.compare(&self.file, &self.name, &texts, version.as_deref());
+        let is_read = compared.is_ok();
+        let (drift, is_news) = match compared {
+            Ok(compared) => (Arc::new(compared.drift), compared.is_news),
+            Err(error) => self.unknown(&error, &texts),
+        };
+        (ComparedList { list: Arc::downgrade(tools), version, drift }, is_news, is_read)
     }
 
     fn unknown(&self, error: &BaselineError, texts: &[ListedText<'_>]) -> (Arc<Drift>, bool) {
@@ -331,6 +399,10 @@ mod tests {
     const WRITER: &str = r#"{"name":"a","annotations":{"readOnlyHint":false}}"#;
     const READER: &str = r#"{"name":"a","annotations":{"readOnlyHint":true}}"#;
 
+    fn is_reader(baseline: &ToolBaseline, tool: &str) -> bool {
+        baseline.drift().is_some_and(|drift| drift.read_only.contains(tool))
+    }
+
     #[test]
     fn a_writer_that_turns_into_a_reader_stays_one_until_the_user_accepts_it() {
         let folder = tempfile::tempdir().unwrap();
@@ -338,26 +410,26 @@ mod tests {
         let (writer, reader) =
             (list(&[WRITER]), list(&[READER, r#"{"name":"b","annotations":{"readOnlyHint":true}}"#]));
         let baseline = baselines.of(&definition());
-        assert!(!baseline.is_accepted_reader("a"), "nothing is known");
-        baseline.compare_now(&writer, Some("1"));
-        assert!(!baseline.is_accepted_reader("a"));
-        let drift = baseline.compare_now(&reader, Some("2"));
+        assert!(!is_reader(&baseline, "a"), "nothing is known");
+        baseline.compare_now(&writer, Some("1".to_owned()));
+        assert!(!is_reader(&baseline, "a"));
+        let drift = baseline.compare_now(&reader, Some("2".to_owned()));
         assert!(drift.changes[0].gains_read_only, "{drift:?}");
         // Neither the one that turned nor the new one.
-        assert!(!baseline.is_accepted_reader("a") && !baseline.is_accepted_reader("b"));
+        assert!(!is_reader(&baseline, "a") && !is_reader(&baseline, "b"));
         // It survives a restart.
         let again = Baselines::new(folder.path());
         again.load(&definition(), &reader, &info("2"));
-        assert!(!again.of(&definition()).is_accepted_reader("a"));
+        assert!(!is_reader(&again.of(&definition()), "a"));
         let texts: Vec<ListedText<'_>> =
             reader.tools.iter().map(|tool| ListedText { name: &tool.name, raw: tool.raw.get() }).collect();
         ToolStore::new(folder.path()).accept(Path::new("/f"), "s", &texts, Some("2")).unwrap();
         baselines.load(&definition(), &reader, &info("2"));
-        assert!(baseline.is_accepted_reader("a") && baseline.is_accepted_reader("b"));
+        assert!(is_reader(&baseline, "a") && is_reader(&baseline, "b"));
         assert!(baselines.take_changed() && !baselines.take_changed());
         // A reader that turns into a writer is none, whatever was accepted.
         baseline.compare_now(&writer, None);
-        assert!(!baseline.is_accepted_reader("a"));
+        assert!(!is_reader(&baseline, "a"));
     }
 
     #[test]
@@ -370,5 +442,24 @@ mod tests {
         assert!(!baseline.is_held("a"));
         baselines.set_holds(true);
         assert!(baseline.is_held("a") && !baseline.is_held("other"));
+    }
+
+    #[test]
+    fn each_list_keeps_its_own_outcome_and_all_are_compared_again_after_a_decision() {
+        let folder = tempfile::tempdir().unwrap();
+        let baselines = Baselines::new(folder.path());
+        let baseline = baselines.of(&definition());
+        let (first, other) = (list(&[WRITER]), list(&[READER]));
+        baseline.compare_now(&first, None);
+        baseline.compare_now(&other, None);
+        baseline.compare_now(&first, None);
+        let is_accepted = |of: &Arc<ToolList>| baseline.drift_of(of).unwrap().unaccepted.is_empty();
+        assert!(is_accepted(&first) && !is_accepted(&other));
+        let texts: Vec<ListedText<'_>> =
+            other.tools.iter().map(|tool| ListedText { name: &tool.name, raw: tool.raw.get() }).collect();
+        ToolStore::new(folder.path()).accept(Path::new("/f"), "s", &texts, None).unwrap();
+        // Only one of them is asked for.
+        baselines.load(&definition(), &first, &info("1"));
+        assert!(is_accepted(&first) && is_accepted(&other));
     }
 }

@@ -70,7 +70,10 @@ impl Pool {
     ) -> Result<Lease, PoolError> {
         if let Some(sent_as) = caller.sent_as()
             && self.settings().scope != Scope::Call
-            && let Some(member) = self.members().into_iter().find(|member| member.pid() == sent_as.pid)
+            && let Some(member) = self.members().into_iter().find(|member| {
+                // Another process may have its number by now.
+                member.pid() == sent_as.pid && sent_as.launch.is_none_or(|launch| launch == member.launch())
+            })
         {
             // The host comes back with answers to questions of this child.
             member.change_leases(1);

@@ -76,7 +76,7 @@ impl Suite {
     }
 
     /// Sends a request. If the child's queue is full, waits until the child has read some of it.
-    pub(super) async fn send_when_room(
+    async fn send_when_room(
         &self,
         lease: &Lease,
         request: ChildRequest<'_>,
@@ -84,15 +84,30 @@ impl Suite {
     ) -> Result<InFlight, ChildError> {
         let mut due = None;
         loop {
-            let mut opened = lease.open_request(request)?;
-            write_params(opened.id(), opened.params());
-            match opened.send() {
-                Err(ChildError::Busy) => {}
-                sent => return sent,
+            if let Some(sent) = self.send_or_wait(lease, request, &mut due, &write_params).await? {
+                return Ok(sent);
             }
-            let due = *due.get_or_insert_with(|| Instant::now() + self.limits.rpc);
-            lease.wait_for_room(self.limits.rpc, due).await?;
         }
+    }
+
+    /// Sends a request, unless the child's queue is full: then waits, and sends nothing. What was judged before the wait
+    /// is judged again. `due`: when waiting ends; set by the first wait.
+    pub(super) async fn send_or_wait(
+        &self,
+        lease: &Lease,
+        request: ChildRequest<'_>,
+        due: &mut Option<Instant>,
+        write_params: impl Fn(ChildId, &mut Vec<u8>),
+    ) -> Result<Option<InFlight>, ChildError> {
+        let mut opened = lease.open_request(request)?;
+        write_params(opened.id(), opened.params());
+        match opened.send() {
+            Err(ChildError::Busy) => {}
+            sent => return sent.map(Some),
+        }
+        let due = *due.get_or_insert_with(|| Instant::now() + self.limits.rpc);
+        lease.wait_for_room(self.limits.rpc, due).await?;
+        Ok(None)
     }
 
     /// Leases another child instead of one that ended while idle. If that fails, the call fails with this

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{CallContext, Suite, SuiteReply, SuspendableCall, shown_arguments};
 use crate::caller::Caller;
-use crate::child::Tool;
+use crate::child::{Annotations, Tool};
 use crate::suite::failure::{Failure, Unconfirmed};
 
 const ONCE: &str = "once";
@@ -82,19 +82,20 @@ fn name_of(name: &str) -> String {
 }
 
 impl Suite {
-    /// Whether the user must say yes before this call is sent. `tool`: `None` if the server does not list it.
+    /// Whether the user must say yes before this call is sent. `tool`: with what the user accepted of its annotations;
+    /// `None` if the server does not list it.
     pub(super) fn must_confirm(
         &self,
         call: CallContext<'_>,
         subtool: &str,
-        tool: Option<&Tool>,
+        tool: Option<(&Tool, Annotations)>,
     ) -> ConfirmNeed {
-        let is_harmless = || tool.is_some_and(|tool| self.accepted_annotations(tool).is_harmless());
+        let is_harmless = || tool.is_some_and(|(_, accepted)| accepted.is_harmless());
         if !self.settings.confirm.asks_about(subtool, is_harmless) {
             return ConfirmNeed::Nothing;
         }
         let launch = self.pool.as_ref().map(|pool| pool.fingerprint());
-        let definition = tool.map(|tool| digest::short(tool.raw.get().as_bytes()));
+        let definition = tool.map(|(tool, _)| digest::short(tool.raw.get().as_bytes()));
         let key = format!("{launch:?} {definition:?} {} {subtool}", self.child_name());
         let key = ConfirmKey(key.into());
         let is_confirmed = call.confirmed == Some(&key)
@@ -113,7 +114,9 @@ impl Suite {
     ) -> Result<Confirmation, Failure> {
         let caller = call.caller;
         if !caller.profile().client_capabilities.elicitation_form {
-            let why = Unconfirmed::CannotAsk { of_workspace: self.of_workspace };
+            // The project's settings ask for it if those of the user alone do not.
+            let of_workspace = self.of_workspace && self.judged.asks_of_project(subtool);
+            let why = Unconfirmed::CannotAsk { of_workspace };
             let (child, subtool) = (self.child_name().into(), subtool.into());
             return Err(Failure::NotConfirmed { child, subtool, why });
         }

@@ -128,8 +128,8 @@ impl Suite {
 
     /// The subtools that a host may know of.
     pub(super) fn described_tools<'f>(&self, facts: &'f SuiteFacts) -> Vec<&'f Tool> {
-        let tools = facts.manifest.iter().flat_map(|manifest| &manifest.tools.tools);
-        tools.filter(|tool| self.shows(&tool.name)).collect()
+        let Some(manifest) = &facts.manifest else { return Vec::new() };
+        manifest.tools.tools.iter().filter(|tool| self.shows_of(&manifest.tools, &tool.name)).collect()
     }
 
     /// A sentence: the user's own words, else the server's, else its name.

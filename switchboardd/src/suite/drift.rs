@@ -45,9 +45,14 @@ impl Suite {
         }
     }
 
-    /// The latest outcome, if tools are held.
-    pub(super) fn known_drift(&self) -> Option<Arc<Drift>> {
+    /// The outcome of all lists that are in use, if tools are held.
+    fn known_drift(&self) -> Option<Arc<Drift>> {
         self.baseline.as_ref().filter(|baseline| baseline.holds())?.drift()
+    }
+
+    /// What is held of this list, as far as is known.
+    pub(super) fn held_if_known(&self, list: &Arc<ToolList>) -> Option<Arc<Drift>> {
+        self.known_drift_of(list).or_else(|| self.known_drift())
     }
 
     /// Whether a list has been compared, if changes are held.
@@ -64,13 +69,6 @@ impl Suite {
     pub async fn held_drift(&self, list: &Arc<ToolList>) -> Option<Arc<Drift>> {
         let baseline = self.baseline.as_ref().filter(|baseline| baseline.holds())?;
         Some(baseline.compare(list, self.server_info().as_ref()).await)
-    }
-
-    /// Compares a list with what the user accepted, unless that was done.
-    pub(super) async fn compare_list(&self, list: &Arc<ToolList>) {
-        if let Some(baseline) = &self.baseline {
-            baseline.compare(list, self.server_info().as_ref()).await;
-        }
     }
 
     pub(super) async fn refuses(&self, list: &Arc<ToolList>, tool: &str) -> bool {
@@ -103,12 +101,12 @@ impl Suite {
 
     /// Adds to an introspection that tools are held. Names are not a server's to choose here: those of new tools are
     /// counted only.
-    pub(super) fn with_held_hint(&self, text: String, all: &ToolList, shown: &ToolList) -> String {
+    pub(super) fn with_held_hint(&self, text: String, all: &Arc<ToolList>, shown: &ToolList) -> String {
         let held = all.tools.len() - shown.tools.len();
         if held == 0 {
             return text;
         }
-        let known = self.known_drift();
+        let known = self.held_if_known(all);
         let seen: HashSet<&str> = shown.tools.iter().map(|tool| &*tool.name).collect();
         let is_new = |tool: &Tool| known.as_ref().is_none_or(|drift| drift.added.contains(&tool.name));
         let named: Vec<String> = all

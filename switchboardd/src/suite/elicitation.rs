@@ -69,20 +69,23 @@ impl Suite {
                 Err(NoAnswers::Refused(error)) => return Ok(SuiteReply::Error(error)),
                 Err(NoAnswers::Child(error)) => return Err(failed(error)),
             };
-            if method == methods::TOOLS_CALL {
-                self.judge_again(&lease, call, params).await?;
-            }
             let with_answers = |id, out: &mut Vec<u8>| {
                 let mut first = Vec::new();
                 params.write(id, &mut first);
                 let first = String::from_utf8_lossy(&first);
                 out.extend_from_slice(retry::with_answers(&first, &responses, asks.state).as_bytes());
             };
-            let again = self.send_when_room(&lease, call.to_child(method), with_answers).await;
-            sent = match again {
-                Ok(call) => SentCall::new(call, lease),
-                Err(ChildError::Unsent) => return Err(failed(lease.wait_end_reason().await)),
-                Err(error) => return Err(failed(error)),
+            let mut due = None;
+            sent = loop {
+                if method == methods::TOOLS_CALL {
+                    self.judge_again(&lease, call, params).await?;
+                }
+                match self.send_or_wait(&lease, call.to_child(method), &mut due, with_answers).await {
+                    Ok(Some(call)) => break SentCall::new(call, lease),
+                    Ok(None) => {}
+                    Err(ChildError::Unsent) => return Err(failed(lease.wait_end_reason().await)),
+                    Err(error) => return Err(failed(error)),
+                }
             };
         }
         Err(unusable(format!("asked for input {MAX_ROUNDS} times in one call")))

@@ -37,7 +37,7 @@ impl Suite {
                 Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
                 Some(_) if self.refuses(&list, subtool).await => return Err(self.held_tool(subtool)),
                 Some(tool) => {
-                    let marks = self.marks(call.part, call.search);
+                    let marks = self.marks_of(self.compared(&list).await, call.part, call.search);
                     let text = introspect::single(tool, self.introspect_options(&marks));
                     self.fetched(caller, &text)
                 }
@@ -57,7 +57,7 @@ impl Suite {
         let mode = if wants_schemas && self.mode != Mode::Redacted { Mode::Full } else { self.mode };
         let drift = self.held_drift(&list).await;
         let shown = drift::without_held_async(&list, drift).await;
-        let marks = self.marks(call.part, call.search);
+        let marks = self.marks_of(self.compared(&list).await, call.part, call.search);
         let options =
             introspect::IntrospectOptions { mode, wants_schemas, ..self.introspect_options(&marks) };
         let text = if shown.is_large() {
@@ -86,8 +86,8 @@ impl Suite {
 
     /// The text that `introspect` returns without a query.
     pub fn introspection(&self, list: &Arc<ToolList>) -> String {
-        let list = drift::without_held(list, self.known_drift().as_deref());
-        let marks = self.marks(self.current_part(), None);
+        let marks = self.marks_of(self.acceptance(Some(list)), self.current_part(), None);
+        let list = drift::without_held(list, self.held_if_known(list).as_deref());
         introspect::text(&list, &self.settings.expose, self.introspect_options(&marks))
     }
 

@@ -123,7 +123,16 @@ impl Suite {
         let mut due = None;
         loop {
             let list = match is_checked || args.with_query.is_some() {
-                true => Some(self.list_with(lease, call, subtool).await?),
+                true => match self.list_with(lease, call, subtool).await {
+                    // If nothing is checked, the list only says whether a query is an argument.
+                    Err(failure)
+                        if is_checked
+                            || matches!(failure, Failure::Child { error: ChildError::Unsent, .. }) =>
+                    {
+                        return Err(failure);
+                    }
+                    list => list.ok(),
+                },
                 false => None,
             };
             let takes_query = || list.as_ref()?.find(subtool).filter(|tool| tool.takes("query"));
@@ -152,16 +161,12 @@ impl Suite {
                 // Once more: now a child runs, and the values that it was given are known.
                 self.note_arguments(args, notes);
             }
-            let mut opened = lease.open_request(call.to_child(methods::TOOLS_CALL)).map_err(failed)?;
-            params.write(opened.id(), opened.params());
-            match opened.send() {
-                Ok(sent) => return Ok(JudgedCall::Sent((sent, confirmed), params)),
-                Err(ChildError::Busy) => {}
-                Err(error) => return Err(failed(error)),
-            }
             // The tools may change while the child reads what waits for it.
-            let due = *due.get_or_insert_with(|| Instant::now() + self.limits.rpc);
-            lease.wait_for_room(self.limits.rpc, due).await.map_err(failed)?;
+            let write = |id, out: &mut Vec<u8>| params.write(id, out);
+            let request = call.to_child(methods::TOOLS_CALL);
+            if let Some(sent) = self.send_or_wait(lease, request, &mut due, write).await.map_err(failed)? {
+                return Ok(JudgedCall::Sent((sent, confirmed), params));
+            }
         }
     }
 
@@ -186,16 +191,20 @@ impl Suite {
             // Without a list, nothing says that the tool is harmless.
             Err(_) => None,
         };
-        if call.part == SuitePart::Found
-            && let Some(list) = &list
-        {
-            // The first list of a new server: until it is compared, nothing counts as read-only.
-            self.compare_list(list).await;
-        }
-        let tool = list.as_ref().and_then(|list| list.find(subtool));
-        match self.wrong_part(call, subtool, tool) {
+        let Some(list) = list else {
+            return match self.wrong_part(call, subtool, false) {
+                Some(refusal) => Err(refusal),
+                None => Ok(self.must_confirm(call, subtool, None)),
+            };
+        };
+        let acceptance = self.compared(&list).await;
+        let tool = list.find(subtool);
+        match self.wrong_part(call, subtool, tool.is_some_and(|tool| acceptance.reads(tool))) {
             Some(refusal) => Err(refusal),
-            None => Ok(self.must_confirm(call, subtool, tool)),
+            None => {
+                let tool = tool.map(|tool| (tool, acceptance.annotations(tool)));
+                Ok(self.must_confirm(call, subtool, tool))
+            }
         }
     }
 

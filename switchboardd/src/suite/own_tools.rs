@@ -10,6 +10,7 @@ use switchboard_wire::envelope::{quoted, range_of, splice};
 use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
 
+use super::acceptance::ToolAcceptance;
 use super::description::{ListedTool, SuiteFacts};
 use super::{Suite, SuitePart, obstacle};
 use crate::child::Tool;
@@ -95,10 +96,7 @@ impl Suite {
         if !self.is_compared() {
             return not("its tools have not been compared with those that you accepted");
         }
-        let held = self.known_drift_of(&manifest.tools);
-        let is_held = |tool: &Tool| held.as_ref().is_some_and(|drift| drift.unaccepted.contains(&tool.name));
-        let tools: Vec<&Tool> =
-            manifest.tools.tools.iter().filter(|tool| self.shows(&tool.name) && !is_held(tool)).collect();
+        let tools = self.described_tools(facts);
         if tools.is_empty() {
             return not("it has no tools that may be shown");
         }
@@ -121,21 +119,23 @@ impl Suite {
                 )));
             }
         }
-        let listed: Option<Vec<ListedTool>> = tools.into_iter().map(|tool| self.own_tool(tool)).collect();
+        let acceptance = self.acceptance(Some(&manifest.tools));
+        let listed: Option<Vec<ListedTool>> =
+            tools.into_iter().map(|tool| self.own_tool(tool, &acceptance)).collect();
         listed.ok_or_else(|| Some("a definition has the same member twice".to_owned()))
     }
 
     /// `None` if a host could read something else in the definition than we do.
-    fn own_tool(&self, tool: &Tool) -> Option<ListedTool> {
+    fn own_tool(&self, tool: &Tool, acceptance: &ToolAcceptance) -> Option<ListedTool> {
         let members = Members::of(&*tool.raw)?;
         let annotations = members.get("annotations").and_then(Members::of);
         if has_repeats(&members) || annotations.as_ref().is_some_and(has_repeats) {
             return None;
         }
-        let reads = self.accepted_read_only(tool);
+        let reads = acceptance.reads(tool);
         let mut text = Cow::Borrowed(tool.raw.get());
         // What the user has not accepted is not claimed.
-        let accepted = self.accepted_annotations(tool);
+        let accepted = acceptance.annotations(tool);
         let is_claimed = |key: &str| match key {
             "readOnlyHint" => accepted.read_only == tool.annotations.read_only,
             "destructiveHint" => accepted.destructive == tool.annotations.destructive,

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use switchboard_definitions::config::Split;
 use switchboard_wire::envelope::quoted;
 
+use super::acceptance::ToolAcceptance;
 use super::description::{ListedTool, SuiteFacts, search_hint};
 use super::{CallContext, INPUT_SCHEMA, ListedName, SearchCall, Suite, annotations};
 use crate::child::{Annotations, Tool, ToolList};
-use crate::pool::Pool;
-use crate::pool::baseline::ToolBaseline;
 use crate::pool::manifest::Manifest;
 use crate::suite::failure::Failure;
 
@@ -31,17 +30,6 @@ pub enum SuitePart {
 }
 
 impl Suite {
-    /// Whether a subtool counts as read-only: it says so, the user accepted that, and it never said otherwise while this
-    /// daemon ran. A server must not move a tool to what a user has already allowed.
-    pub fn accepted_read_only(&self, tool: &Tool) -> bool {
-        accepted_read_only(self.baseline.as_deref(), self.pool.as_deref(), tool)
-    }
-
-    /// The annotations of a subtool, as far as they are accepted.
-    pub(super) fn accepted_annotations(&self, tool: &Tool) -> Annotations {
-        accepted_annotations(self.baseline.as_deref(), self.pool.as_deref(), tool)
-    }
-
     /// The entries of the suite in `tools/list`: its own tool and, if it is split, the one for what writes.
     pub fn listed_tools(&self, facts: &SuiteFacts) -> Vec<ListedTool> {
         let (description, hint) = self.describe(facts);
@@ -57,8 +45,9 @@ impl Suite {
             return vec![whole(Annotations::default(), SuitePart::Whole)];
         }
         let exposed = self.described_tools(facts);
+        let acceptance = self.acceptance(facts.manifest.as_ref().map(|manifest| &manifest.tools));
         let of = |tools: &[&Tool]| -> Vec<Annotations> {
-            tools.iter().map(|tool| self.accepted_annotations(tool)).collect()
+            tools.iter().map(|tool| acceptance.annotations(tool)).collect()
         };
         if self.part(facts.manifest.as_deref()) == SuitePart::Whole {
             let common = annotations::common(&of(&exposed));
@@ -66,7 +55,7 @@ impl Suite {
             return vec![whole(common, if reads { SuitePart::ReadOnly } else { SuitePart::Whole })];
         }
         let (reading, writing): (Vec<&Tool>, Vec<&Tool>) =
-            exposed.into_iter().partition(|tool| self.accepted_read_only(tool));
+            exposed.into_iter().partition(|tool| acceptance.reads(tool));
         // True whatever the server adds: only what says that it reads is reached.
         let reads = Annotations { read_only: Some(true), ..annotations::common(&of(&reading)) };
         let description = self.describe_writing();
@@ -112,8 +101,9 @@ impl Suite {
     /// Whether the suite's own tool was shown as read-only, as far as the user has accepted, and something writes now.
     /// Users may have allowed that tool for good: it must not become one that writes because the server stops saying
     /// that its tools only read.
-    fn stays_split(&self, list: &ToolList) -> bool {
-        let writes = |tool: &Tool| self.settings.expose.permits(&tool.name) && !self.accepted_read_only(tool);
+    fn stays_split(&self, list: &Arc<ToolList>) -> bool {
+        let acceptance = self.acceptance(Some(list));
+        let writes = |tool: &Tool| self.settings.expose.permits(&tool.name) && !acceptance.reads(tool);
         self.was_read_only() && list.tools.iter().any(writes)
     }
 
@@ -123,22 +113,23 @@ impl Suite {
     }
 
     /// Whether the server marks some exposed subtools as read-only and some not.
-    fn marks_some(&self, list: &ToolList) -> bool {
+    fn marks_some(&self, list: &Arc<ToolList>) -> bool {
         // Most servers mark none.
         if list.tools.iter().all(|tool| tool.annotations.read_only != Some(true)) {
             return false;
         }
+        let acceptance = self.acceptance(Some(list));
         let (mut reads, mut writes) = (false, false);
         for tool in self.exposed_tools(list) {
-            let is_reading = self.accepted_read_only(tool);
+            let is_reading = acceptance.reads(tool);
             reads |= is_reading;
             writes |= !is_reading;
         }
         reads && writes
     }
 
-    fn exposed_tools<'l>(&self, list: &'l ToolList) -> impl Iterator<Item = &'l Tool> {
-        list.tools.iter().filter(|tool| self.shows(&tool.name))
+    fn exposed_tools<'l>(&self, list: &'l Arc<ToolList>) -> impl Iterator<Item = &'l Tool> {
+        list.tools.iter().filter(|tool| self.shows_of(list, &tool.name))
     }
 
     /// The description of the tool for what writes.
@@ -146,15 +137,9 @@ impl Suite {
         format!("Calls the tools of {} that write; `{}` lists them.", self.definition.name, self.name)
     }
 
-    /// Why a call of `subtool` through this part is refused. `tool`: `None` if the server does not list it.
-    pub(super) fn wrong_part(
-        &self,
-        call: CallContext<'_>,
-        subtool: &str,
-        tool: Option<&Tool>,
-    ) -> Option<Failure> {
+    /// Why a call of `subtool` through this part is refused. `reads`: whether it counts as read-only.
+    pub(super) fn wrong_part(&self, call: CallContext<'_>, subtool: &str, reads: bool) -> Option<Failure> {
         let part = call.part;
-        let reads = tool.is_some_and(|tool| self.accepted_read_only(tool));
         if call.by_own_name {
             // It was listed as one that only reads.
             return (part == SuitePart::ReadOnly && !reads).then(|| Failure::WrongTool {
@@ -195,9 +180,18 @@ impl Suite {
         Failure::WrongTool { subtool: subtool.into(), does: "may write", called, advice }
     }
 
-    /// How `introspect` marks the subtools for a host that knows this part of the suite. A host that was shown one tool
-    /// for everything calls everything with it.
+    /// How `introspect` marks the subtools that are known for a host that knows this part of the suite.
     pub(super) fn marks(&self, part: SuitePart, search: Option<SearchCall<'_>>) -> Marks {
+        self.marks_of(self.known_acceptance(), part, search)
+    }
+
+    /// The same for the subtools of one list. A host that was shown one tool for everything calls everything with it.
+    pub(super) fn marks_of(
+        &self,
+        acceptance: ToolAcceptance,
+        part: SuitePart,
+        search: Option<SearchCall<'_>>,
+    ) -> Marks {
         let writes_with = search.and_then(|search| search.instead).map(ListedName::as_str);
         let is_one_tool = match part {
             SuitePart::Whole => true,
@@ -205,33 +199,12 @@ impl Suite {
             SuitePart::ReadOnly | SuitePart::Writing => false,
         };
         Marks {
-            baseline: self.baseline.clone(),
-            pool: self.pool.clone(),
+            acceptance,
             name: self.name.clone(),
             writing_name: self.writing_name.clone(),
             is_split: !is_one_tool && self.current_part() != SuitePart::Whole,
         }
     }
-}
-
-fn accepted_read_only(baseline: Option<&ToolBaseline>, pool: Option<&Pool>, tool: &Tool) -> bool {
-    tool.annotations.read_only == Some(true)
-        && baseline.is_none_or(|baseline| baseline.is_accepted_reader(&tool.name))
-        && pool.is_some_and(|pool| !pool.has_seen_writing(&tool.name))
-}
-
-fn accepted_annotations(baseline: Option<&ToolBaseline>, pool: Option<&Pool>, tool: &Tool) -> Annotations {
-    let read_only = match tool.annotations.read_only {
-        Some(true) if !accepted_read_only(baseline, pool, tool) => None,
-        said => said,
-    };
-    // Harmless only if the user accepted the tool as it is: `confirm` asks about all others.
-    let is_accepted = || baseline.is_none_or(|baseline| !baseline.is_unaccepted(&tool.name));
-    let destructive = match tool.annotations.destructive {
-        Some(false) if !is_accepted() => None,
-        said => said,
-    };
-    Annotations { read_only, destructive, ..tool.annotations }
 }
 
 /// An entry of `tools/list`.
@@ -244,8 +217,7 @@ fn entry(name: &str, description: &str, schema: &str, of: Annotations) -> Box<st
 /// What `introspect` says about the subtools of a suite beside their schemas. It can go to another thread.
 #[derive(Debug, Clone)]
 pub struct Marks {
-    baseline: Option<Arc<ToolBaseline>>,
-    pool: Option<Arc<Pool>>,
+    acceptance: ToolAcceptance,
     name: String,
     writing_name: String,
     is_split: bool,
@@ -254,15 +226,14 @@ pub struct Marks {
 impl Marks {
     /// The tool of the host's list that calls this subtool, if not the suite's own.
     pub fn call_with(&self, tool: &Tool) -> Option<&str> {
-        let writes =
-            self.is_split && !accepted_read_only(self.baseline.as_deref(), self.pool.as_deref(), tool);
+        let writes = self.is_split && !self.acceptance.reads(tool);
         writes.then_some(&*self.writing_name)
     }
 
     /// The members to add to the entry of a subtool. With `whole`, the entry has the annotations already.
     pub fn of(&self, tool: &Tool, whole: bool) -> String {
         let is_split = self.is_split;
-        let said = accepted_annotations(self.baseline.as_deref(), self.pool.as_deref(), tool);
+        let said = self.acceptance.annotations(tool);
         let access = match (said.read_only, said.destructive) {
             (Some(true), _) => Some("read-only"),
             (_, Some(true)) => Some("destructive"),

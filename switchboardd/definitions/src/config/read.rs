@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::{
-    BudgetConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Expose, Http, PoolConfig, RecordMode, Scope,
-    Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
+    BudgetConfig, Config, ConfigOwner, Conflicts, DriftPolicy, Http, PoolConfig, RecordMode, Restrictions,
+    Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch,
 };
 use crate::document::{Fields, Node};
 use crate::suite_name;
@@ -238,10 +238,12 @@ fn suite(node: &Node<'_>, extent: ConfigOwner) -> SuiteConfig {
         }
         Some(name)
     });
+    let split = permissions::split(&fields, &strangers);
+    let mut restrictions = Restrictions { split, ..Restrictions::default() };
     let before = node.problem_count();
-    let expose = fields.get("expose").map_or_else(Expose::default, |node| expose(&node));
     let redact = fields.get("redact").and_then(|node| node.texts()).unwrap_or_default();
-    let confirm = fields.get("confirm").map(|node| permissions::confirm(&node)).unwrap_or_default();
+    fields.get("expose").iter().for_each(|node| permissions::expose(node, &mut restrictions));
+    fields.get("confirm").iter().for_each(|node| permissions::confirm(node, &mut restrictions));
     let workspaces = fields.get("workspaces").and_then(|node| match extent {
         ConfigOwner::Personal => workspaces(&node),
         ConfigOwner::Workspace => {
@@ -250,22 +252,22 @@ fn suite(node: &Node<'_>, extent: ConfigOwner) -> SuiteConfig {
         }
     });
     hides |= node.problem_count() > before;
-    SuiteConfig {
+    let mut suite = SuiteConfig {
         suite_name,
         description: fields.get("description").and_then(|node| node.text()),
-        expose,
         always_load: fields.get("alwaysLoad").and_then(|node| node.flag()).unwrap_or(false),
         summary_max_chars: fields.get("summaryMaxChars").and_then(|node| summary(&node)),
         timeouts: fields.get("timeouts").map_or_else(TimeoutsOverride::default, |node| timeouts(&node)),
         pool: fields.get("pool").map_or_else(PoolConfig::default, |node| pool(&node)),
         redact,
         validate: fields.get("validate").and_then(|node| node.flag()),
-        split: permissions::split(&fields, &strangers),
         show: permissions::show(&fields),
-        confirm,
         workspaces,
         unusable_reason: hides.then(|| misplaced_reason(&node.location())),
-    }
+        ..SuiteConfig::default()
+    };
+    suite.restrict(&restrictions);
+    suite
 }
 
 /// Absolute paths of folders.
@@ -316,17 +318,6 @@ fn budget(fields: &Fields<'_>, base: BudgetConfig) -> BudgetConfig {
 
 fn count(node: &Node<'_>, least: u64, most: u64) -> Option<usize> {
     node.number(least, most).and_then(|number| usize::try_from(number).ok())
-}
-
-fn expose(node: &Node<'_>) -> Expose {
-    let Some(fields) = node.object() else { return Expose::default() };
-    fields.reject_unknown(&EXPOSE);
-    let set = |name| {
-        let node = fields.get(name)?;
-        let patterns = node.texts()?;
-        glob_set(&patterns).map_err(|error| node.complain(format!("not a glob: {error}"))).ok()
-    };
-    Expose { allow: set("allow"), deny: set("deny") }
 }
 
 fn timeouts(node: &Node<'_>) -> TimeoutsOverride {

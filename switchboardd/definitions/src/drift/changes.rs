@@ -95,6 +95,12 @@ impl ToolChange {
         text
     }
 
+    /// The most serious changes have the lowest rank.
+    pub(super) fn rank(&self) -> (bool, bool, bool) {
+        let loses = self.loses_read_only || self.loses_harmless;
+        (!self.becomes_destructive, !loses, !self.gains_read_only)
+    }
+
     /// The change with the first of its differences.
     pub fn in_short(&self) -> String {
         let some = self.details.iter().take(MAX_IN_SHORT).map(|detail| clipped(detail, MAX_SHORT_TEXT));
@@ -170,10 +176,7 @@ pub(super) fn compare(accepted: &AcceptedTools, tools: &[ListedText<'_>]) -> (Dr
         marks = vec![mark("", &marks.join(" "))];
     }
     // A stable sort: the server's order otherwise.
-    changes.sort_by_key(|change| {
-        let loses = change.loses_read_only || change.loses_harmless;
-        (!change.becomes_destructive, !loses, !change.gains_read_only)
-    });
+    changes.sort_by_key(ToolChange::rank);
     drift.more = changes.len().saturating_sub(MAX_SHOWN);
     changes.truncate(MAX_SHOWN);
     drift.changes = changes;

@@ -172,10 +172,14 @@ impl TrustStore {
 }
 
 fn audit_line(file: &Path, name: &str, record: &TrustRecord) -> String {
-    let TrustRecord { at, by, verdict } = record;
+    let TrustRecord { at, by, verdict, restrictions } = record;
     match verdict {
         Decision::Allow(launch) => {
-            format!("{at} allow {name:?} in {file:?} version {} by {by}", &launch.digest()[..16])
+            let mut settings = restrictions.lines().join(", ");
+            if !settings.is_empty() {
+                settings = format!(" with {settings}");
+            }
+            format!("{at} allow {name:?} in {file:?} version {}{settings} by {by}", &launch.digest()[..16])
         }
         Decision::Deny => format!("{at} deny {name:?} in {file:?} by {by}"),
     }
@@ -184,9 +188,15 @@ fn audit_line(file: &Path, name: &str, record: &TrustRecord) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Restrictions;
 
     fn record(verdict: Decision) -> TrustRecord {
-        TrustRecord { verdict, at: "2026-01-01T00:00:00Z".to_owned(), by: "test".to_owned() }
+        TrustRecord {
+            verdict,
+            restrictions: Restrictions::default(),
+            at: "2026-01-01T00:00:00Z".to_owned(),
+            by: "test".to_owned(),
+        }
     }
 
     #[test]

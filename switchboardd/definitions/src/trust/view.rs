@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use switchboard_wire::visible::{is_hidden, visible};
 
+use super::JudgedSettings;
 use super::warnings::warnings;
 pub use crate::definition::shown_url;
 use crate::definition::{Definition, Launch, LaunchCommand, Transport, shown_whole_url};
@@ -36,6 +37,8 @@ pub struct View<'a> {
     pub given: &'a ValueSources,
     /// Files of the workspace that it would run or read, as `project_files` finds them.
     pub project_files: &'a [PathBuf],
+    /// What the project's settings of it forbid.
+    pub settings: &'a JudgedSettings,
 }
 
 /// Which values of variables and headers are shown; of the others, only the names.
@@ -103,6 +106,7 @@ impl View<'_> {
             .filter(|name| self.given.get(name) == Some(&ValueSource::Secret));
         all.extend(secrets.map(|name| ("warning", format!("gets your secret {name}"))));
         let program = self.program.and_then(Result::ok);
+        all.extend(self.settings.wanted.lines().into_iter().map(|line| ("settings", line)));
         all.extend(self.project_files.iter().map(|file| ("project", project_file(file, self.root))));
         all.extend(warnings(self.launch, program, self.root).into_iter().map(|warning| ("warning", warning)));
         if let Some(before) = self.before {
@@ -112,6 +116,11 @@ impl View<'_> {
             {
                 all.push(("changed", format!("program: {} → {}", was.display(), is.display())));
             }
+        }
+        if self.before.is_some() {
+            all.extend(
+                self.settings.changes().into_iter().map(|line| ("changed", format!("setting {line}"))),
+            );
         }
         // Escaped at the end, wherever the text comes from.
         all.into_iter().map(|(what, text)| (what, escape_line(&text))).collect()
@@ -345,6 +354,7 @@ mod tests {
             values: ShownValues::All,
             given: &ValueSources::new(),
             project_files: &[],
+            settings: &JudgedSettings::default(),
         };
         view.lines()
     }
@@ -371,6 +381,7 @@ mod tests {
             values: ShownValues::All,
             given: &given,
             project_files: &["/w/tools/x.py".into()],
+            settings: &JudgedSettings::default(),
         };
         view.lines().join("\n")
     }

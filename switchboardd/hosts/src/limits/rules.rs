@@ -7,7 +7,7 @@ use serde_json::Value;
 use switchboard_definitions::document::Problem;
 
 use super::super::globs::{ALL, behind};
-use super::super::{Host, ServerEntry, json};
+use super::super::{Host, HostFileError, ServerEntry, json, toml};
 
 /// A file with rules, and the project that it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,12 +21,16 @@ pub struct RuleFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostRules {
     rules: Vec<ToolRule>,
+    /// Why rules that may be about any of its tools cannot be carried over.
+    pub(super) unclear: Option<String>,
     /// Whether a later rule takes an earlier one back. Otherwise a deny rule wins.
     pub(super) last_wins: bool,
     /// Servers that are turned off by name, and where.
     off: Vec<(String, Option<PathBuf>, &'static str)>,
     /// The only servers that are on.
     on: Option<Vec<String>>,
+    /// The only tools of a server that a part of the host has, and the setting that says so.
+    only: Vec<(String, BTreeSet<String>, &'static str)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,8 +43,10 @@ pub(super) struct ToolRule {
     /// A pattern for whole names: those with the server's name in front.
     pattern: String,
     pub(super) verdict: Verdict,
-    /// Whether it is about calls with certain arguments.
+    /// Whether it is about certain calls only, such as those with certain arguments.
     pub(super) has_arguments: bool,
+    /// Whether it holds in a part of the host, beside the rules for all of it.
+    pub(super) is_of_part: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +64,18 @@ impl HostRules {
             rules.add_own(host, file).map_err(|error| error.of(&file.path))?;
         }
         for file in rule_files {
-            rules.add_permissions(host, file).map_err(|error| error.of(&file.path))?;
+            let added = match host.id {
+                "gemini" => rules.add_policies(file),
+                "continue" => {
+                    rules.add_yaml(file);
+                    Ok(())
+                }
+                _ => rules.add_permissions(host, file),
+            };
+            added.map_err(|error| error.of(&file.path))?;
         }
+        // What holds in a part is never taken back by what holds elsewhere.
+        rules.rules.sort_by_key(|rule| rule.is_of_part);
         Ok(rules)
     }
 
@@ -99,7 +115,7 @@ impl HostRules {
     }
 
     /// Rules in the file with the host's servers.
-    fn add_own(&mut self, host: &Host, file: &RuleFile) -> Result<(), super::super::HostFileError> {
+    fn add_own(&mut self, host: &Host, file: &RuleFile) -> Result<(), HostFileError> {
         let text = file.text.strip_prefix('\u{feff}').unwrap_or(&file.text);
         match host.id {
             "claude-code" => {
@@ -128,16 +144,18 @@ impl HostRules {
                     if let Some(verdict) = word(&value).filter(|_| name == "permission") {
                         self.add("permission", None, ALL, verdict, false);
                     }
+                    if name == "agent" || name == "mode" {
+                        value.as_object().into_iter().flatten().for_each(|(_, agent)| self.add_agent(agent));
+                    }
                 }
             }
             "gemini" | "qwen" => {
-                let list =
-                    |path: &[&str], name: &str| -> Result<Option<Value>, super::super::HostFileError> {
-                        Ok(json::members(text, path)?
-                            .into_iter()
-                            .find(|(key, _)| key == name)
-                            .map(|(_, value)| value))
-                    };
+                let list = |path: &[&str], name: &str| -> Result<Option<Value>, HostFileError> {
+                    Ok(json::members(text, path)?
+                        .into_iter()
+                        .find(|(key, _)| key == name)
+                        .map(|(_, value)| value))
+                };
                 for (path, name, key) in
                     [(&["tools"][..], "exclude", "tools.exclude"), (&[], "excludeTools", "excludeTools")]
                 {
@@ -156,6 +174,9 @@ impl HostRules {
                         self.on.get_or_insert_default().extend(texts(&on));
                     }
                 }
+                if host.id == "qwen" {
+                    self.add_permissions(host, file)?;
+                }
             }
             "zed" => {
                 for (name, value) in json::members(text, &["agent", "tool_permissions", "tools"])? {
@@ -166,6 +187,12 @@ impl HostRules {
                     if value["always_deny"].as_array().is_some_and(|patterns| !patterns.is_empty()) {
                         self.add(key, None, &name, Verdict::Deny, true);
                     }
+                    if value["always_confirm"].as_array().is_some_and(|patterns| !patterns.is_empty()) {
+                        self.add(key, None, &name, Verdict::Ask, false);
+                    }
+                }
+                for (_, profile) in json::members(text, &["agent", "profiles"])? {
+                    self.add_profile(&profile);
                 }
             }
             _ => {}
@@ -174,7 +201,7 @@ impl HostRules {
     }
 
     /// `permissions`, with a list for each verdict.
-    fn add_permissions(&mut self, host: &Host, file: &RuleFile) -> Result<(), super::super::HostFileError> {
+    fn add_permissions(&mut self, host: &Host, file: &RuleFile) -> Result<(), HostFileError> {
         let text = file.text.strip_prefix('\u{feff}').unwrap_or(&file.text);
         for (name, value) in json::members(text, &["permissions"])? {
             let (verdict, key) = match name.as_str() {
@@ -206,6 +233,127 @@ impl HostRules {
         Ok(())
     }
 
+    /// What an agent of OpenCode may not use. A rule for all tools holds for those of Switchboard, too.
+    fn add_agent(&mut self, agent: &Value) {
+        for (pattern, is_on) in agent["tools"].as_object().into_iter().flatten() {
+            if *is_on == false && pattern != ALL {
+                self.add_of_part("agent.*.tools", pattern, Verdict::Deny, false);
+            }
+        }
+        for (pattern, value) in agent["permission"].as_object().into_iter().flatten() {
+            let of_arguments = value.as_object().is_some_and(|all| all.values().any(|v| v == "deny"));
+            let verdict = if of_arguments { Some(Verdict::Deny) } else { word(value) };
+            if let Some(verdict) = verdict.filter(|verdict| *verdict != Verdict::Allow && pattern != ALL) {
+                self.add_of_part("agent.*.permission", pattern, verdict, of_arguments);
+            }
+        }
+    }
+
+    /// The tools that a profile of Zed turns off. Where only those that it names are on, that cannot be said in rules.
+    fn add_profile(&mut self, profile: &Value) {
+        let key = "agent.profiles";
+        for (server, settings) in profile["context_servers"].as_object().into_iter().flatten() {
+            for (tool, is_on) in settings["tools"].as_object().into_iter().flatten() {
+                if *is_on == false {
+                    self.add_of_part(key, &format!("mcp:{server}:{tool}"), Verdict::Deny, false);
+                }
+            }
+            if profile["enable_all_context_servers"] == false {
+                let on =
+                    settings["tools"].as_object().into_iter().flatten().filter(|(_, is_on)| **is_on == true);
+                let on = on.map(|(tool, _)| tool.clone()).collect();
+                self.only.push((server.clone(), on, key));
+            }
+        }
+    }
+
+    /// Policies of Gemini CLI: tables `rule`. A rule with a lower priority counts like the others, so that no "deny" is
+    /// lost.
+    fn add_policies(&mut self, file: &RuleFile) -> Result<(), HostFileError> {
+        /// What says nothing about which calls are meant.
+        const PLAIN: [&str; 8] =
+            ["toolName", "mcpName", "decision", "priority", "denyMessage", "deny_message", "name", "modes"];
+        /// Only about commands of its shell.
+        const OF_SHELL: [&str; 2] = ["commandPrefix", "commandRegex"];
+        let root = toml::parse(file.text.strip_prefix('\u{feff}').unwrap_or(&file.text))?;
+        let rules = toml::to_value(root.as_item());
+        for rule in rules["rule"].as_array().into_iter().flatten().filter_map(Value::as_object) {
+            let key = "policies";
+            let verdict = match rule.get("decision").and_then(Value::as_str) {
+                Some("allow") => Verdict::Allow,
+                Some("ask_user") => Verdict::Ask,
+                _ => Verdict::Deny,
+            };
+            if OF_SHELL.iter().any(|name| rule.contains_key(*name)) {
+                continue;
+            }
+            let is_narrow = rule.keys().any(|name| !PLAIN.contains(&name.as_str()));
+            let names = |name: &str| match rule.get(name) {
+                Some(Value::String(one)) => vec![one.clone()],
+                Some(list) => texts(list),
+                None => Vec::new(),
+            };
+            let (mut tools, servers) = (names("toolName"), names("mcpName"));
+            if tools.is_empty() {
+                tools.push(ALL.to_owned());
+            }
+            for tool in &tools {
+                let whole = servers.iter().map(|server| format!("mcp_{}_{tool}", clean(server)));
+                let patterns = if servers.is_empty() { vec![tool.clone()] } else { whole.collect() };
+                for pattern in patterns {
+                    let is_lost = is_narrow && verdict == Verdict::Deny;
+                    if !is_narrow || verdict != Verdict::Allow {
+                        self.add(key, None, &pattern, verdict, is_lost);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// YAML is not read. Lists of what is forbidden or asked about may name any tool.
+    fn add_yaml(&mut self, file: &RuleFile) {
+        let mut is_meant = false;
+        for line in file.text.lines() {
+            let line = line.split(" #").next().unwrap_or_default().trim_end();
+            if line.is_empty() || line.starts_with('#') || line == "---" {
+                continue;
+            }
+            if line.starts_with([' ', '-']) {
+                if is_meant {
+                    break;
+                }
+                continue;
+            }
+            let (name, value) = line.split_once(':').unwrap_or((line, "?"));
+            is_meant = name.trim_matches(['"', '\'']) != "allow";
+            if is_meant && !matches!(value.trim(), "" | "[]") {
+                break;
+            }
+            if is_meant && value.trim() == "[]" {
+                is_meant = false;
+            }
+        }
+        if is_meant {
+            self.unclear = Some(format!("`{}` may forbid its tools, and is not read", file.path.display()));
+        }
+    }
+
+    /// The only tools of a server that a part of the host has, and where it says so.
+    pub(super) fn only(
+        &self,
+        entry: &ServerEntry,
+    ) -> impl Iterator<Item = &(String, BTreeSet<String>, &'static str)> {
+        self.only.iter().filter(|(server, ..)| *server == entry.name)
+    }
+
+    fn add_of_part(&mut self, key: &'static str, pattern: &str, verdict: Verdict, has_arguments: bool) {
+        self.add(key, None, pattern, verdict, has_arguments);
+        if let Some(rule) = self.rules.last_mut() {
+            rule.is_of_part = true;
+        }
+    }
+
     fn add(
         &mut self,
         key: &'static str,
@@ -215,14 +363,13 @@ impl HostRules {
         has_arguments: bool,
     ) {
         let (text, pattern) = (pattern.to_owned(), pattern.to_owned());
-        self.rules.push(ToolRule { key, project, text, pattern, verdict, has_arguments });
+        self.rules.push(ToolRule { key, project, text, pattern, verdict, has_arguments, is_of_part: false });
     }
 }
 
 /// What stands before the name of a server's tool in the host's rules.
 fn prefixes(host: &Host, server: &str) -> Vec<String> {
-    let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let clean: String = server.chars().map(|c| if is_kept(c) { c } else { '_' }).collect();
+    let clean = clean(server);
     match host.id {
         "claude-code" => vec![format!("mcp__{clean}__")],
         "opencode" => vec![format!("{clean}_")],
@@ -231,6 +378,12 @@ fn prefixes(host: &Host, server: &str) -> Vec<String> {
         "zed" => vec![format!("mcp:{server}:")],
         _ => Vec::new(),
     }
+}
+
+/// The name of a server as it stands in names of tools.
+fn clean(server: &str) -> String {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*');
+    server.chars().map(|c| if is_kept(c) { c } else { '_' }).collect()
 }
 
 fn word(value: &Value) -> Option<Verdict> {

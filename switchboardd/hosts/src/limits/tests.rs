@@ -164,3 +164,82 @@ fn what_a_host_asks_about_is_confirmed() {
         expect("*", source, &["`permission` of OpenCode (`r` without a question)"])
     );
 }
+
+#[test]
+fn policies_of_gemini_become_limits() {
+    let rule = |body: &str| format!("[[rule]]\n{body}\npriority = 100\n");
+    let deny = |body: &str| rule(&format!("{body}\ndecision = \"deny\""));
+    for (rules, denied) in [
+        (deny("toolName = \"mcp_my_fs_rm\""), &["rm"][..]),
+        (deny("toolName = [\"mcp_my_fs_rm\", \"my_fs__mv\"]"), &["mv", "rm"]),
+        (deny("mcpName = \"my fs\"\ntoolName = \"rm*\"\ndenyMessage = \"no\""), &["rm*"]),
+        (deny("mcpName = \"other\""), &[]),
+        (deny("toolName = \"run_shell_command\"\ncommandPrefix = \"rm\""), &[]),
+        (deny("toolName = \"mcp_my_fs_rm\"\nmodes = [\"yolo\"]"), &["rm"]),
+    ] {
+        check("gemini", json!({}), "", &rules, (None, denied));
+    }
+    let asked = read(
+        "gemini",
+        json!({}),
+        "",
+        &rule("mcpName = \"my fs\"\ntoolName = \"mv\"\ndecision = \"ask_user\""),
+    );
+    assert_eq!(asked.unwrap().confirm, ["mv".to_owned()].into());
+    for rules in [
+        deny("mcpName = \"my fs\""),
+        deny("toolName = \"*\""),
+        deny("mcpName = \"*\""),
+        deny("toolName = \"mcp_my_fs_rm\"\nargsPattern = \"x\""),
+        deny("toolName = \"mcp_my_fs_rm\"\nunknown = true"),
+        rule("mcpName = \"my fs\"\ndecision = \"unknown\""),
+    ] {
+        assert!(read("gemini", json!({}), "", &rules).is_err(), "{rules}");
+    }
+    let allowed = read("gemini", json!({}), "", &rule("mcpName = \"my fs\"\ndecision = \"allow\"")).unwrap();
+    assert_eq!(allowed.left_out, ["`policies` of Gemini CLI"]);
+}
+
+#[test]
+fn what_a_part_of_a_host_forbids_is_forbidden() {
+    let agent = |agent: &str| {
+        format!(
+            r#"{{"permission": {{"my_fs_*": "allow"}}, "agent": {{"a": {agent}, "b": {{"permission": {{"my_fs_*": "allow"}}}}}}}}"#
+        )
+    };
+    for (of_agent, denied) in [
+        (r#"{"tools": {"my_fs_w": false, "*": false}}"#, &["w"][..]),
+        (r#"{"permission": {"my_fs_w": "deny", "bash": "deny"}}"#, &["w"]),
+        (r#"{"tools": {"other_w": false}}"#, &[]),
+    ] {
+        check("opencode", json!({}), &agent(of_agent), "", (None, denied));
+    }
+    let asked = read("opencode", json!({}), &agent(r#"{"permission": {"my_fs_w": "ask"}}"#), "").unwrap();
+    assert_eq!(asked.confirm, ["w".to_owned()].into());
+    assert!(read("opencode", json!({}), &agent(r#"{"tools": {"my_fs_*": false}}"#), "").is_err());
+    let zed = |profile: &str| format!(r#"{{"agent": {{"profiles": {{"write": {profile}}}}}}}"#);
+    let of_server = r#""context_servers": {"my fs": {"tools": {"rm": false, "read": true}}}"#;
+    check("zed", json!({}), &zed(&format!("{{{of_server}}}")), "", (None, &["rm"]));
+    let only = zed(&format!(r#"{{"enable_all_context_servers": false, {of_server}}}"#));
+    check("zed", json!({}), &only, "", (Some(&["read"]), &["rm"]));
+    let confirm = r#"{"agent": {"tool_permissions": {"tools": {"mcp:my fs:mv": {"always_confirm": [{"pattern": "x"}]}}}}}"#;
+    assert_eq!(read("zed", json!({}), confirm, "").unwrap().confirm, ["mv".to_owned()].into());
+    let qwen = r#"{"permissions": {"deny": ["mcp__my_fs__rm"], "ask": ["mcp__my_fs__mv"]}}"#;
+    check("qwen", json!({}), qwen, "", (None, &["rm"]));
+    assert_eq!(read("qwen", json!({}), qwen, "").unwrap().confirm, ["mv".to_owned()].into());
+}
+
+#[test]
+fn rules_in_yaml_that_may_forbid_a_tool_keep_the_servers_where_they_are() {
+    for (rules, is_unclear) in [
+        ("", false),
+        ("allow:\n  - fs_read\nask: []\nexclude: []\n", false),
+        ("# exclude: [x]\nallow: [x]\nexclude:\n", true),
+        ("exclude:\n  - fs_rm\nask: []\nallow: []\n", true),
+        ("exclude: [rm]\n", true),
+        ("ask:\n- rm\n", true),
+        ("{exclude: [rm]}", true),
+    ] {
+        assert_eq!(read("continue", json!({}), "", rules).is_err(), is_unclear, "{rules}");
+    }
+}

@@ -8,6 +8,7 @@ use switchboard_definitions::definition::Launch;
 use switchboard_definitions::discover::host_files::ProjectHost;
 use switchboard_definitions::time::utc;
 use switchboard_definitions::trust::view::{mentioned, shown_url};
+use switchboard_wire::visible::visible;
 
 use crate::catalog::Catalog;
 use crate::catalog::layer::Layer;
@@ -80,7 +81,11 @@ pub(in crate::http) fn suite_json(catalog: &Catalog, suite: &Suite, access: Acce
     }
     if let Some(waiting) = suite.pending() {
         // A version that the user has not allowed yet: show what it would run.
-        body["waiting"] = json!(summary(&mentioned(waiting), MAX_SHOWN_COMMAND));
+        let mut text = mentioned(waiting);
+        if suite.judged.wait() {
+            text.push_str(&format!("; settings {}", visible(&suite.judged.changes().join(", "))));
+        }
+        body["waiting"] = json!(summary(&text, MAX_SHOWN_COMMAND));
     }
     if suite.is_held() {
         return body;

@@ -30,6 +30,7 @@ fn suite_with(config: &Value, change: impl FnOnce(&mut JudgedDefinition)) -> Sui
         trust_status: TrustStatus::Allowed,
         why_held: None,
         read_by: Default::default(),
+        settings: Default::default(),
     };
     change(&mut entry);
     let metrics = Metrics::default().of_suite("kid_suite", "kid", Path::new("/f"));

@@ -1,6 +1,9 @@
 //! Reads `split`, `show` and `confirm` of a suite.
 
-use super::super::{Confirm, Show, Split, glob_set};
+use std::collections::BTreeSet;
+
+use super::super::{Restrictions, Show, Split, glob_set};
+use super::EXPOSE;
 use crate::document::{Fields, Node, UnknownMembers};
 
 /// `true`, `false` or `"auto"`. If the meaning is unclear, reading and writing are kept apart.
@@ -25,21 +28,33 @@ pub(super) fn show(fields: &Fields<'_>) -> Show {
     fields.get("show").and_then(|node| node.word(&words)).unwrap_or_default()
 }
 
-/// `"destructive"`, or globs on the names of tools.
-pub(super) fn confirm(node: &Node<'_>) -> Confirm {
+/// `"destructive"`, or globs on the names of tools: reads them into `restrictions`.
+pub(super) fn confirm(node: &Node<'_>, restrictions: &mut Restrictions) {
     if !node.is_array() {
         if !node.is_text() || node.text().as_deref() != Some("destructive") {
             node.complain("`confirm` must be \"destructive\" or a list of globs");
         }
-        return Confirm::Destructive;
+        restrictions.confirm_destructive = true;
+        return;
     }
-    let globs = node.texts().unwrap_or_default();
+    restrictions.confirm = globs(node).unwrap_or_default();
+}
+
+/// `allow` and `deny`, as globs on the names of tools.
+pub(super) fn expose(node: &Node<'_>, restrictions: &mut Restrictions) {
+    let Some(fields) = node.object() else { return };
+    fields.reject_unknown(&EXPOSE);
+    restrictions.allow = fields.get("allow").and_then(|node| globs(&node)).into_iter().collect();
+    restrictions.deny = fields.get("deny").and_then(|node| globs(&node)).unwrap_or_default();
+}
+
+fn globs(node: &Node<'_>) -> Option<BTreeSet<String>> {
+    let globs = node.texts()?;
     match glob_set(&globs) {
-        Ok(_) if globs.is_empty() => Confirm::Nothing,
-        Ok(names) => Confirm::Named(names),
+        Ok(_) => Some(globs.into_iter().collect()),
         Err(error) => {
             node.complain(format!("not a glob: {error}"));
-            Confirm::Destructive
+            None
         }
     }
 }
