@@ -23,7 +23,7 @@ use super::output::{complain, failed, print_json, remark, say};
 use super::prompt;
 use crate::args::Args;
 use person::{record, why_not_interactive};
-use switchboardd::Layer;
+use switchboardd::{DuplicateDefinition, Layer};
 
 /// A definition that the user can allow or deny.
 struct Candidate {
@@ -35,6 +35,18 @@ struct Candidate {
     denied: bool,
     root: PathBuf,
     suite_names: BTreeSet<String>,
+    /// The same launch in other files of the project: file, name, and whether it is denied there.
+    also: Vec<(PathBuf, String, bool)>,
+    /// Whether another definition of that name waits and comes first.
+    is_second: bool,
+}
+
+impl Candidate {
+    /// Whether a file defines it.
+    fn is_in(&self, file: &Path) -> bool {
+        let mut files = std::iter::once(&self.definition.file).chain(self.also.iter().map(|(file, ..)| file));
+        files.any(|known| known.canonicalize().is_ok_and(|known| known == file))
+    }
 }
 
 impl LocalConfig {
@@ -44,7 +56,9 @@ impl LocalConfig {
         if let Some(root) = root {
             let layer = self.workspace(root);
             for problem in &layer.problems {
-                remark!("problem: {}", visible(&problem.to_string()));
+                if self.told.borrow_mut().insert(problem.to_string()) {
+                    remark!("problem: {}", visible(&problem.to_string()));
+                }
             }
             all.extend(candidates(&layer, false));
         }
@@ -99,10 +113,7 @@ impl LocalConfig {
         // A file's workspace is the nearest folder above it that finds it.
         let found = path.ancestors().skip(1).chain(here.as_deref()).find_map(|root| {
             let all = self.candidates(Some(&self.root_of(root)?));
-            let of_file: Vec<_> = all
-                .into_iter()
-                .filter(|one| one.definition.file.canonicalize().is_ok_and(|file| file == path))
-                .collect();
+            let of_file: Vec<_> = all.into_iter().filter(|one| one.is_in(&path)).collect();
             (!of_file.is_empty()).then_some(of_file)
         });
         if found.is_none() && else_waits() {
@@ -124,15 +135,27 @@ fn names(layer: &Layer, definition: &Definition) -> BTreeSet<String> {
 
 /// `own`: the layer is the user's, whose allowed definitions need no decision.
 fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
-    let candidate =
-        |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| Candidate {
+    let candidate = |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| {
+        let stands_for = |one: &&DuplicateDefinition| {
+            one.of.0 == definition.file && one.of.1 == definition.name
+        };
+        let others: Vec<_> = layer.duplicates.iter().filter(stands_for).collect();
+        let also = others.iter().map(|one| (one.definition.file.clone(), one.definition.name.clone(), one.is_denied));
+        Candidate {
             definition: definition.clone(),
             wanted: wanted.clone(),
             before: before.cloned(),
             denied,
             root: layer.config.folder.clone(),
-            suite_names: names(layer, definition),
-        };
+            suite_names: others
+                .iter()
+                .flat_map(|one| names(layer, &one.definition))
+                .chain(names(layer, definition))
+                .collect(),
+            also: also.collect(),
+            is_second: false,
+        }
+    };
     let of_entries = layer.entries.iter().filter_map(|entry| {
         let definition = &entry.definition;
         let now = definition.launch.as_ref().ok();
@@ -150,7 +173,12 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
         .denied
         .iter()
         .filter_map(|definition| Some(candidate(definition, definition.launch.as_ref().ok()?, None, true)));
-    of_entries.chain(of_denied).collect()
+    let of_rivals = layer.rivals.iter().filter_map(|entry| {
+        let definition = &entry.definition;
+        let rival = candidate(definition, definition.launch.as_ref().ok()?, None, false);
+        Some(Candidate { is_second: true, ..rival })
+    });
+    of_entries.chain(of_rivals).chain(of_denied).collect()
 }
 
 pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
@@ -175,13 +203,21 @@ pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
         Err(exit) => return exit,
     };
     let (mut allowed, mut left) = (0, 0);
+    let mut settled = BTreeSet::new();
     for candidate in meant {
         // A denied definition comes up only if it is named.
         if candidate.denied && what.is_none() {
             continue;
         }
+        // The first one that is allowed is used.
+        if candidate.is_second && settled.contains(&candidate.definition.name) {
+            continue;
+        }
         match consider(&local, &candidate).await {
-            Some(true) => allowed += 1,
+            Some(true) => {
+                settled.insert(candidate.definition.name);
+                allowed += 1;
+            }
             Some(false) => left += 1,
             None => {}
         }
@@ -277,7 +313,12 @@ fn left_held(candidate: &Candidate) -> &'static str {
 /// Records the user's yes. False if that failed.
 fn allow(local: &LocalConfig, candidate: &Candidate, wanted: Launch) -> bool {
     let Definition { file, name, .. } = &candidate.definition;
-    match local.locations.trust.record(file, name, record(Decision::Allow(Box::new(wanted)))) {
+    let denied = candidate.also.iter().filter(|(.., is_denied)| *is_denied);
+    let places = std::iter::once((file, name)).chain(denied.map(|(file, name, _)| (file, name)));
+    let recorded = places.map(|(file, name)| {
+        local.locations.trust.record(file, name, record(Decision::Allow(Box::new(wanted.clone()))))
+    });
+    match recorded.collect() {
         Ok(()) => {
             say!("  allowed");
             true
@@ -299,7 +340,11 @@ pub(super) async fn deny(args: &Args, what: &str) -> CliExit {
         Err(exit) => return exit,
     };
     let mut denied = Vec::new();
-    for Candidate { definition: Definition { file, name, .. }, .. } in &meant {
+    let places = meant.iter().flat_map(|one| {
+        let also = one.also.iter().map(|(file, name, _)| (file, name));
+        std::iter::once((&one.definition.file, &one.definition.name)).chain(also)
+    });
+    for (file, name) in places {
         if let Err(error) = local.locations.trust.record(file, name, record(Decision::Deny)) {
             return failed(&error);
         }

@@ -37,6 +37,7 @@ use super::shell_word::shell_word;
 use crate::args::{Args, Import};
 use duplicates::KnownServers;
 use new_secrets::NewSecrets;
+use switchboardd::Locations;
 use switchboardd::daemon;
 use switchboardd::secrets::{Secrets, SecretsError};
 
@@ -110,7 +111,8 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     let kept = stored_secrets(&secrets).await.map_err(|error| one(&error))?;
     let (entries, problems) = read(&machine, named);
     let entries = choose::only(entries, &import.only)?;
-    let (mut import_results, new_secrets) = decide(&own, entries, &kept);
+    let locations = Locations::new(&own.home, &state, &[]);
+    let (mut import_results, new_secrets) = decide(&own, &locations, entries, &kept);
     let settings = limits::settle(&own.config.text, &mut import_results);
     let mut broken = !problems.is_empty();
     let mut failed = BTreeSet::new();
@@ -237,6 +239,7 @@ async fn stored_secrets(secrets: &Secrets) -> Result<BTreeMap<String, String>, S
 
 fn decide<'a>(
     own: &PersonalConfig,
+    locations: &Locations,
     entries: Vec<HostEntry>,
     kept: &'a BTreeMap<String, String>,
 ) -> (Vec<ImportResult>, NewSecrets<'a>) {
@@ -254,7 +257,9 @@ fn decide<'a>(
         if survey::is_ours(&entry) {
             continue;
         }
-        let mut end = match convert(host, &entry, &inputs).and_then(|draft| off.map_or(Ok(draft), Err)) {
+        let is_usable = limits::project(locations, &own.config, &entry);
+        let draft = is_usable.and_then(|()| convert(host, &entry, &inputs));
+        let mut end = match draft.and_then(|draft| off.map_or(Ok(draft), Err)) {
             Err(why) => ImportOutcome::Left { why },
             Ok(draft) => consider(own, &entry, draft, &mut known, &mut new_secrets)
                 .unwrap_or_else(|why| ImportOutcome::Left { why }),

@@ -103,6 +103,8 @@ mod tests {
             config,
             entries: children.iter().map(entry).collect(),
             denied: Vec::new(),
+            duplicates: Vec::new(),
+            rivals: Vec::new(),
             problems: Vec::new(),
             watched: WatchedPaths::default(),
             manifests: Mutex::default(),

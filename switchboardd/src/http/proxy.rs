@@ -88,6 +88,9 @@ fn describe(
         Face::Aggregate => Ok(discovery::overview(catalog, access)),
         Face::Child(name) => match catalog.child(name) {
             Some(suite) => Ok(discovery::one(catalog, suite, access)),
+            None if access == Access::Names => {
+                Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()))
+            }
             None => Err(HttpError::NotFound(catalog.no_such_child(name))),
         },
     }

@@ -12,7 +12,8 @@ use switchboard_hosts::limits::rules::{HostRules, RuleFile};
 use switchboard_hosts::machine::Machine;
 use switchboard_hosts::suite_settings::{SuiteSettings, confirmed, exposed, with_settings, workspaces};
 use switchboard_hosts::swap::{Edit, swap};
-use switchboard_hosts::{Host, HostFileError};
+use switchboard_hosts::{Host, HostFileError, ServerEntry};
+use switchboardd::Locations;
 
 use super::{ImportOutcome, ImportResult};
 use crate::add::PersonalConfig;
@@ -30,6 +31,25 @@ pub(super) fn rules(
         files.push(RuleFile { path, project, text });
     }
     HostRules::read(host, own, &files)
+}
+
+/// Whether sessions can be in the project of an entry. Else its server would be shown nowhere.
+pub(super) fn project(locations: &Locations, config: &Config, entry: &ServerEntry) -> Result<(), String> {
+    let Some(project) = &entry.project else { return Ok(()) };
+    // A folder that is gone may come back.
+    let Ok(real) = project.canonicalize() else { return Ok(()) };
+    match locations.workspace(project, config) {
+        Some(root) if root == real => Ok(()),
+        Some(root) => Err(format!(
+            "it is for `{}`, whose sessions belong to the project `{}`; it stays where it is",
+            project.display(),
+            root.display()
+        )),
+        None => Err(format!(
+            "it is for `{}`, which cannot be a project of Switchboard; it stays where it is",
+            project.display()
+        )),
+    }
 }
 
 /// The settings for every server that is imported. All hosts' limits count: where they cannot be carried over

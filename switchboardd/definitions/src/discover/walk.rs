@@ -36,7 +36,7 @@ pub struct WalkResult {
 }
 
 /// A folder that a glob passes through.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WatchedDir {
     /// Its real path.
     pub folder: PathBuf,
@@ -271,7 +271,7 @@ impl Walk<'_> {
 }
 
 /// Whether the folder may be readable in a moment: no descriptors or no memory are left, or its disk did not answer.
-fn is_temporary(error: &io::Error) -> bool {
+pub(super) fn is_temporary(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     !matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
