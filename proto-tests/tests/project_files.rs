@@ -8,8 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto_tests::shim::{ShimOptions, structured, text_of};
 use proto_tests::http::Request;
+use proto_tests::shim::{ShimOptions, structured, text_of};
 use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, Project, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
@@ -636,8 +636,11 @@ fn files_in_folders_that_are_made_first_are_noticed() {
     let folder = home.config_folder().join("mcps/own");
     fs::create_dir_all(&folder).unwrap();
     std::thread::sleep(PAUSE);
-    fs::write(folder.join(".mcp.json"), json!({"mcpServers": {"own": entry(&home, "own", "v1")}}).to_string())
-        .unwrap();
+    fs::write(
+        folder.join(".mcp.json"),
+        json!({"mcpServers": {"own": entry(&home, "own", "v1")}}).to_string(),
+    )
+    .unwrap();
     expect.insert("own".to_owned());
     until_true("own", Duration::from_secs(10), || seen(&mut shim) == expect);
 }
@@ -781,9 +784,7 @@ fn the_second_of_two_servers_of_one_name_can_be_approved() {
     assert!(screen.text.contains("echo first") && screen.text.contains("echo second"), "{}", screen.text);
     let told = allow(&project, file.to_str().unwrap());
     assert_eq!(told.matches("is already defined in").count(), 1, "{told}");
-    until_true("the second", TEST_TIMEOUT, || {
-        shim.call("k", "where", "{}").contains("structuredContent")
-    });
+    until_true("the second", TEST_TIMEOUT, || shim.call("k", "where", "{}").contains("structuredContent"));
     assert_eq!(version(&mut shim, "k"), "second");
 }
 
@@ -818,4 +819,139 @@ fn import_leaves_servers_of_folders_that_are_no_projects() {
     let config = fs::read_to_string(home.config_folder().join("switchboard.config.json")).unwrap();
     let config: Value = serde_json::from_str(&config).unwrap();
     assert_eq!(config["suites"], json!({"of-work": {"workspaces": [project.path()]}}));
+}
+
+/// For each editor with limits of its own: the file, its server, the limit in the entry and at the top of the file, and
+/// what `allow` shows of it. All of them forbid `env`.
+const LIMITS: [(&str, &str, &str, &str, &str); 8] = [
+    (".cursor/mcp.json", "cursor", r#"{"disabledTools": ["env"]}"#, "{}", "not: env"),
+    (".roo/mcp.json", "roo", r#"{"disabledTools": ["env"]}"#, "{}", "not: env"),
+    (".github/mcp.json", "copilot", r#"{"tools": ["where"]}"#, "{}", "only: where"),
+    (
+        ".gemini/settings.json",
+        "gemini",
+        r#"{"includeTools": ["where(x)", "env"], "excludeTools": ["env"]}"#,
+        "{}",
+        "only: env, where; not: env",
+    ),
+    (".qwen/settings.json", "qwen", r#"{"excludeTools": ["env"]}"#, "{}", "not: env"),
+    (
+        "opencode.json",
+        "opencode",
+        "{}",
+        r#"{"tools": {"opencode_e*": false, "opencode_echo": true}}"#,
+        "not: e*",
+    ),
+    (
+        "opencode.jsonc",
+        "open",
+        "{}",
+        r#"{"permission": {"open_*": "deny", "open_where": "allow"}}"#,
+        "only: where",
+    ),
+    (
+        ".junie/mcp/mcp.json",
+        "junie",
+        r#"{"enabled_tools": ["where", "echo"], "disabled_tools": []}"#,
+        "{}",
+        "only: echo, where",
+    ),
+];
+
+/// A file with one server and these limits.
+fn limited(home: &Home, file: &str, server: &str, in_entry: &str, on_top: &str) -> String {
+    let mut whole: Value =
+        serde_json::from_str(&text(file, &json!({server: entry(home, server, "v1")}))).unwrap();
+    let key = if file.starts_with("opencode") { "mcp" } else { "mcpServers" };
+    let add = |object: &mut Value, more: &str| {
+        let more: Value = serde_json::from_str(more).unwrap();
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    };
+    add(&mut whole[key][server], in_entry);
+    add(&mut whole, on_top);
+    whole.to_string()
+}
+
+#[test]
+fn what_a_project_file_forbids_is_forbidden_everywhere() {
+    let home = Home::new();
+    let project = home.project("work");
+    for (file, server, in_entry, on_top, _) in LIMITS {
+        project.write(file, &limited(&home, file, server, in_entry, on_top));
+    }
+    let codex = text(".codex/config.toml", &json!({"codex": entry(&home, "codex", "v1")}));
+    let limits = "\ndisabled_tools = [\"env\"]\nenabled_tools = [\"where\", \"env\"]\n";
+    project.write(
+        ".codex/config.toml",
+        &codex.replace("\n[mcp_servers.codex.env]", &format!("{limits}[mcp_servers.codex.env]")),
+    );
+    let _daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    let codex = (".codex/config.toml", "codex", "", "", "only: env, where; not: env");
+    for (_, server, _, _, shown) in LIMITS.into_iter().chain([codex]) {
+        let told = allow(&project, server);
+        assert!(told.contains(&format!("  tools     {shown}")), "{server}: {told}");
+        until_true(server, TEST_TIMEOUT, || shim.call(server, "where", "{}").contains("structuredContent"));
+        let refused = shim.call(server, "env", "{}");
+        assert!(
+            refused.contains("\"isError\":true") && !refused.contains("structuredContent"),
+            "{server}: {refused}"
+        );
+        assert!(said(&home, &["explain", server]).contains(shown), "{server}");
+    }
+}
+
+#[test]
+fn looser_limits_of_a_project_file_need_consent() {
+    let home = Home::new();
+    let project = home.project("work");
+    let file = ".cursor/mcp.json";
+    let limit = |tools: &str| {
+        project.write(file, &limited(&home, file, "k", &format!(r#"{{"disabledTools": {tools}}}"#), "{}"));
+        home.run_ok(&["reload"]);
+    };
+    project.write(file, &limited(&home, file, "k", r#"{"disabledTools": ["env"]}"#, "{}"));
+    let daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    allow(&project, "k");
+    until_true("k", TEST_TIMEOUT, || shim.call("k", "where", "{}").contains("structuredContent"));
+    let mut runs = |tool: &str| shim.call("k", tool, "{}").contains("structuredContent");
+    // Stricter ones count at once.
+    limit(r#"["env", "received"]"#);
+    assert!(runs("where") && !runs("env") && !runs("received"));
+    limit("[]");
+    assert!(runs("where") && !runs("env"));
+    assert!(daemon.suite_from(project.path(), "k")["waiting"].is_string());
+    assert!(said(&home, &["allow", "--list"]).contains("waiting   k"));
+    let told = allow(&project, "k");
+    assert!(told.contains("  changed   tools: not: env → all"), "{told}");
+    until_true("env", TEST_TIMEOUT, || runs("env"));
+    // What is not understood forbids the server, and the last valid version stays in use.
+    limit(r#""env""#);
+    assert!(runs("where"));
+    assert!(problems(&daemon, &project).contains("disabledTools"), "{}", problems(&daemon, &project));
+    project
+        .write(".roo/mcp.json", &limited(&home, ".roo/mcp.json", "odd", r#"{"disabledTools": "env"}"#, "{}"));
+    home.run_ok(&["reload"]);
+    let told = said(&home, &["explain", "odd"]);
+    assert!(told.contains("its `disabledTools` is not understood"), "{told}");
+}
+
+#[test]
+fn limits_of_both_files_hold_for_one_server() {
+    let home = Home::new();
+    let project = home.project("work");
+    put(&project, ".mcp.json", &json!({"k": entry(&home, "k", "v1")}));
+    project.write(
+        ".cursor/mcp.json",
+        &limited(&home, ".cursor/mcp.json", "k", r#"{"disabledTools": ["env"]}"#, "{}"),
+    );
+    let _daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    allow(&project, "k");
+    until_true("k", TEST_TIMEOUT, || shim.call("k", "where", "{}").contains("structuredContent"));
+    let refused = shim.call("k", "env", "{}");
+    assert!(!refused.contains("structuredContent"), "{refused}");
+    home.run_ok(&["reload"]);
+    assert!(!said(&home, &["allow", "--list"]).contains("waiting"));
 }

@@ -129,7 +129,11 @@ impl Suite {
         metrics: Arc<SuiteMetrics>,
     ) -> Self {
         let JudgedDefinition { definition, trust_status, read_by, .. } = entry.clone();
-        let settings = config.suite(&definition.name);
+        let mut settings = config.suite(&definition.name);
+        // Those of all files with this server hold.
+        let mut limits = definition.limits.clone();
+        limits.restrict(&entry.other_limits);
+        settings.restrict(&limits);
         let mut timeouts = settings.timeouts;
         let own = definition.timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
         timeouts.rpc_ms = timeouts.rpc_ms.or(own);
@@ -166,7 +170,7 @@ impl Suite {
     /// What awaits a user's decision: a new server, a new version, or a changed program.
     pub fn pending(&self) -> Option<&Launch> {
         match &self.trust_status {
-            TrustStatus::Outdated { pending: waiting } => Some(waiting),
+            TrustStatus::Outdated { pending: waiting, .. } => Some(waiting),
             TrustStatus::Held => self.definition.launch.as_ref().ok(),
             _ => self
                 .definition

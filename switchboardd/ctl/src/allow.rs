@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
+use switchboard_definitions::own_limits::OwnLimits;
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View, mentioned};
 use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project_files};
@@ -30,6 +31,8 @@ struct Candidate {
     definition: Definition,
     /// What would run.
     wanted: Launch,
+    /// The limits on its tools that come with it.
+    limits: OwnLimits,
     /// What was allowed last.
     before: Option<Launch>,
     denied: bool,
@@ -42,6 +45,11 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// Whether the limits on its tools are those that count now.
+    fn has_same_limits(&self) -> bool {
+        self.limits == self.definition.limits
+    }
+
     /// Whether a file defines it.
     fn is_in(&self, file: &Path) -> bool {
         let mut files = std::iter::once(&self.definition.file).chain(self.also.iter().map(|(file, ..)| file));
@@ -136,14 +144,16 @@ fn names(layer: &Layer, definition: &Definition) -> BTreeSet<String> {
 /// `own`: the layer is the user's, whose allowed definitions need no decision.
 fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
     let candidate = |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| {
-        let stands_for = |one: &&DuplicateDefinition| {
-            one.of.0 == definition.file && one.of.1 == definition.name
-        };
+        let stands_for =
+            |one: &&DuplicateDefinition| one.of.0 == definition.file && one.of.1 == definition.name;
         let others: Vec<_> = layer.duplicates.iter().filter(stands_for).collect();
-        let also = others.iter().map(|one| (one.definition.file.clone(), one.definition.name.clone(), one.is_denied));
+        let also = others
+            .iter()
+            .map(|one| (one.definition.file.clone(), one.definition.name.clone(), one.is_denied));
         Candidate {
             definition: definition.clone(),
             wanted: wanted.clone(),
+            limits: definition.limits.clone(),
             before: before.cloned(),
             denied,
             root: layer.config.folder.clone(),
@@ -161,7 +171,10 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
         let now = definition.launch.as_ref().ok();
         match &entry.trust_status {
             TrustStatus::Held => Some(candidate(definition, now?, None, false)),
-            TrustStatus::Outdated { pending: waiting } => Some(candidate(definition, waiting, now, false)),
+            TrustStatus::Outdated { pending: waiting, limits } => {
+                let candidate = candidate(definition, waiting, now, false);
+                Some(Candidate { limits: limits.clone(), ..candidate })
+            }
             // Was allowed with a certain program, which may have changed since.
             TrustStatus::Allowed => (!own || definition.command()?.program.is_some())
                 .then(|| now.map(|now| candidate(definition, now, Some(now), false)))
@@ -254,7 +267,7 @@ async fn shown(local: &LocalConfig, candidate: &Candidate) -> Option<Shown> {
         (Launch::Process(LaunchCommand { program: Some(_), .. }), _) => false,
         (now, _) => candidate.before.as_ref() == Some(now),
     };
-    if settled {
+    if settled && candidate.has_same_limits() {
         return None;
     }
     let given = local.resolver.given(&candidate.wanted).await;
@@ -264,6 +277,7 @@ async fn shown(local: &LocalConfig, candidate: &Candidate) -> Option<Shown> {
         launch: &candidate.wanted,
         program: program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str)),
         before: candidate.before.as_ref(),
+        limits: &candidate.limits,
         root: &candidate.root,
         is_masked: false,
         values: ShownValues::All,
@@ -316,7 +330,9 @@ fn allow(local: &LocalConfig, candidate: &Candidate, wanted: Launch) -> bool {
     let denied = candidate.also.iter().filter(|(.., is_denied)| *is_denied);
     let places = std::iter::once((file, name)).chain(denied.map(|(file, name, _)| (file, name)));
     let recorded = places.map(|(file, name)| {
-        local.locations.trust.record(file, name, record(Decision::Allow(Box::new(wanted.clone()))))
+        let limits = candidate.limits.clone();
+        let record = TrustRecord { limits, ..record(Decision::Allow(Box::new(wanted.clone()))) };
+        local.locations.trust.record(file, name, record)
     });
     match recorded.collect() {
         Ok(()) => {
@@ -379,7 +395,7 @@ pub(super) fn list(args: &Args) -> CliExit {
         .flat_map(|(file, names)| names.iter().map(move |(name, record)| (file, name, record)));
     if args.json {
         let said: Vec<_> = said
-            .map(|(file, name, TrustRecord { verdict, at, by })| match verdict {
+            .map(|(file, name, TrustRecord { verdict, at, by, .. })| match verdict {
                 Decision::Allow(launch) => {
                     json!({ "verdict": "allow", "name": name, "file": file, "runs": mentioned(launch), "at": at, "by": by })
                 }
@@ -427,5 +443,5 @@ pub(super) fn list(args: &Args) -> CliExit {
 /// Whether this version is neither allowed nor denied.
 fn waits(candidate: &Candidate) -> bool {
     let same = candidate.before.as_ref().is_some_and(|before| before.digest() == candidate.wanted.digest());
-    !same && !candidate.denied
+    !(same && candidate.has_same_limits()) && !candidate.denied
 }

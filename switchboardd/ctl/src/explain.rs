@@ -196,9 +196,10 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         Launch::Remote(_) => None,
     };
     let (waiting, before) = match &found.trust_status {
-        TrustStatus::Outdated { pending: waiting } => (Some(&**waiting), Some(launch)),
+        TrustStatus::Outdated { pending: waiting, .. } => (Some(&**waiting), Some(launch)),
         _ => (None, None),
     };
+    let limits = found.trust_status.pending_limits(found.definition);
     let given = local.resolver.given(launch).await;
     let files = match found.own {
         true => Vec::new(),
@@ -207,9 +208,10 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
             project_files(launch, program, &found.layer.config.folder)
         }
     };
-    let view = |launch, before| View {
+    let view = |launch, limits, before| View {
         definition: found.definition,
         launch,
+        limits,
         program: program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str)),
         before,
         root: &found.layer.config.folder,
@@ -225,7 +227,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         "sets" | "headers" => found.own,
         _ => false,
     };
-    let mut facts: Vec<Fact> = view(launch, None).facts();
+    let mut facts: Vec<Fact> = view(launch, &found.definition.limits, None).facts();
     facts.retain(|(what, text)| !(is_below(what) || found.own && text == DIRECTORY_OUTSIDE));
     if let Launch::Process(launch) = launch {
         let runners = Runners::new(&local.locations.state, &local.personal.config.folder);
@@ -252,7 +254,8 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         facts.push(("needs", format!("{name} {}", origin_text(name, origin))));
     }
     if let Some(waiting) = waiting {
-        let changes = view(waiting, before).facts().into_iter().filter(|(what, _)| *what == "changed");
+        let changes =
+            view(waiting, limits, before).facts().into_iter().filter(|(what, _)| *what == "changed");
         facts.extend(changes.map(|(_, text)| ("waits", text)));
     }
     facts

@@ -18,6 +18,7 @@ pub use show::Show;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -271,16 +272,19 @@ impl SuiteConfig {
 pub struct Expose {
     pub allow: Option<GlobSet>,
     pub deny: Option<GlobSet>,
+    /// What the definition's own file permits.
+    pub of_file: Option<Arc<Expose>>,
 }
 
 impl Expose {
     pub fn permits(&self, subtool: &str) -> bool {
         self.allow.as_ref().is_none_or(|allow| allow.is_match(subtool))
             && !self.deny.as_ref().is_some_and(|deny| deny.is_match(subtool))
+            && self.of_file.as_ref().is_none_or(|file| file.permits(subtool))
     }
 
     pub fn is_open(&self) -> bool {
-        self.allow.is_none() && self.deny.is_none()
+        self.allow.is_none() && self.deny.is_none() && self.of_file.is_none()
     }
 }
 

@@ -83,8 +83,7 @@ fn discover_with(
     // What a folder holds that cannot be read now is not gone.
     let mut files = walked.files;
     for (folder, error) in walked.unread {
-        let of_globs =
-            |file: &&PathBuf| file.starts_with(&folder) && host_file(search_scope, file).is_none();
+        let of_globs = |file: &&PathBuf| file.starts_with(&folder) && host_file(search_scope, file).is_none();
         files.extend(memory.good.keys().filter(of_globs).cloned());
         found.note_unread(&folder, &error);
     }

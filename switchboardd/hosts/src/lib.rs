@@ -2,7 +2,6 @@
 //! Switchboard and remove it again. No call passes through here.
 
 mod change;
-mod globs;
 pub mod import;
 mod json;
 pub mod limits;

@@ -69,11 +69,13 @@ impl Catalog {
     /// read it: it names no folder of another project.
     pub fn why_not_shown(&self, name: &str) -> Option<String> {
         let limited = self.personal.entries.iter().find_map(|entry| {
-            let (child, settings) = (&entry.definition.name, self.personal.config.suite(&entry.definition.name));
+            let (child, settings) =
+                (&entry.definition.name, self.personal.config.suite(&entry.definition.name));
             settings.workspaces.as_ref()?;
             let is_here = self.by_child.contains_key(child);
-            (!is_here && is_named(name, child, settings.suite_name.as_deref()))
-                .then(|| format!("server `{child}` is not shown in this project (`suites.{child}.workspaces`)"))
+            (!is_here && is_named(name, child, settings.suite_name.as_deref())).then(|| {
+                format!("server `{child}` is not shown in this project (`suites.{child}.workspaces`)")
+            })
         });
         limited.or_else(|| {
             let own = self.own.as_ref()?;

@@ -14,6 +14,7 @@ use switchboard_definitions::discover::{
 };
 use switchboard_definitions::document::Problem;
 use switchboard_definitions::files::{describe_path_error, others_can_write};
+use switchboard_definitions::own_limits::OwnLimits;
 use switchboard_definitions::trust::{JudgedDefinition, Provenance, Trust, TrustStatus, TrustStore};
 use switchboard_wire::event_loop::may_block;
 
@@ -263,7 +264,10 @@ impl Layer {
                 let message = format!("`{}` is held: {how}", definition.name);
                 layer.problems.push(Problem { at: definition.at, ..Problem::of(&definition.file, message) });
             }
-            judged.push((JudgedDefinition { definition, trust_status, why_held, read_by }, launch));
+            let other_limits = OwnLimits::default();
+            let judged_definition =
+                JudgedDefinition { definition, trust_status, why_held, read_by, other_limits };
+            judged.push((judged_definition, launch));
         }
         for entry in layer.drop_duplicates(judged) {
             match entry.trust_status {
@@ -301,10 +305,20 @@ impl Layer {
             stands.filter(|stands| *stands != at).map(place)
         });
         let standing: Vec<_> = standing.collect();
+        let mut limits: HashMap<(PathBuf, String), OwnLimits> = HashMap::new();
+        for ((entry, _), of) in judged.iter().zip(&standing) {
+            if let Some(of) = of.as_ref().filter(|_| !entry.definition.limits.is_open()) {
+                limits.entry(of.clone()).or_default().restrict(&entry.definition.limits);
+            }
+        }
         let mut stay = Vec::new();
         for ((entry, _), of) in judged.into_iter().zip(standing) {
             match of {
-                None => stay.push(entry),
+                None => {
+                    let place = (entry.definition.file.clone(), entry.definition.name.clone());
+                    let other_limits = limits.remove(&place).unwrap_or_default();
+                    stay.push(JudgedDefinition { other_limits, ..entry });
+                }
                 Some(of) => {
                     let is_denied = entry.trust_status == TrustStatus::Denied;
                     let definition = entry.definition;

@@ -94,10 +94,12 @@ mod tests {
                 file: "/f".into(),
                 at: None,
                 unclear_in: None,
+                limits: Default::default(),
             }),
             trust_status: TrustStatus::Allowed,
             why_held: None,
             read_by: HostSet::default(),
+            other_limits: Default::default(),
         };
         Layer {
             config,

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
+use switchboard_definitions::own_limits::OwnLimits;
 use switchboard_definitions::trust::view::{ShownValues, View};
 use switchboard_definitions::trust::{Decision, TrustRecord, TrustStatus, project_files};
 use switchboard_mcp::methods;
@@ -32,6 +33,7 @@ struct ConsentQuestion {
     definition: Arc<Definition>,
     /// Includes the program that was found for it.
     launch: Launch,
+    limits: OwnLimits,
     host: String,
 }
 
@@ -62,6 +64,7 @@ pub(super) async fn ask(
         caller: caller.clone(),
         definition: suite.definition.clone(),
         waiting: waiting.clone(),
+        limits: suite.trust_status.pending_limits(&suite.definition).clone(),
         before: before.cloned(),
     };
     if serves_on {
@@ -78,6 +81,7 @@ struct ConsentRequest {
     caller: Arc<Caller>,
     definition: Arc<Definition>,
     waiting: Launch,
+    limits: OwnLimits,
     before: Option<Launch>,
 }
 
@@ -93,7 +97,11 @@ impl ConsentRequest {
         };
         // Ask once per session for each version of a server and each program that was found for it.
         let Definition { file, name, .. } = &*self.definition;
-        if !self.session.may_ask(&format!("{file:?} {name:?} {} {program:?}", launch.digest())) {
+        if !self.session.may_ask(&format!(
+            "{file:?} {name:?} {} {program:?} {}",
+            launch.digest(),
+            self.limits
+        )) {
             return None;
         }
         let root = self.session.workspace().root.clone().unwrap_or_default();
@@ -105,6 +113,7 @@ impl ConsentRequest {
             launch: &launch,
             program: program.as_deref().map(Ok),
             before: self.before.as_ref(),
+            limits: &self.limits,
             root: &root,
             is_masked: false,
             values: ShownValues::Definition,
@@ -116,7 +125,7 @@ impl ConsentRequest {
             view.lines().join("\n")
         );
         let host = self.caller.profile().client_name().unwrap_or_else(|| "a host".to_owned());
-        let asked = ConsentQuestion { definition: self.definition, launch, host };
+        let asked = ConsentQuestion { definition: self.definition, launch, limits: self.limits, host };
         let (told, answered) = oneshot::channel();
         put(&self.daemon, &self.caller, &message, asked, told).then_some(answered)
     }
@@ -174,7 +183,12 @@ async fn note(daemon: &Arc<Daemon>, asked: ConsentQuestion, decision: Option<&st
     };
     let allows = verdict != Decision::Deny;
     let by = format!("the user in {:?}, asked there", asked.host);
-    let record = TrustRecord { verdict, at: switchboard_definitions::time::utc(SystemTime::now()), by };
+    let record = TrustRecord {
+        verdict,
+        at: switchboard_definitions::time::utc(SystemTime::now()),
+        by,
+        limits: asked.limits,
+    };
     let (store, definition) = (daemon.workspace_loader.locations.trust.clone(), asked.definition);
     let (file, name) = (definition.file.clone(), definition.name.clone());
     let (shown, child) = (file.display().to_string(), name.clone());

@@ -311,6 +311,7 @@ mod tests {
             file: "/f".into(),
             at: None,
             unclear_in: None,
+            limits: Default::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::time::SystemTime;
 
+use switchboard_definitions::own_limits::OwnLimits;
 use switchboard_definitions::trust::{Decision, TrustRecord};
 
 use crate::output::is_terminal;
@@ -49,7 +50,7 @@ pub(crate) fn who() -> String {
 }
 
 pub(crate) fn record(verdict: Decision) -> TrustRecord {
-    TrustRecord { verdict, at: now(), by: who() }
+    TrustRecord { verdict, at: now(), by: who(), limits: OwnLimits::default() }
 }
 
 pub(crate) fn now() -> String {

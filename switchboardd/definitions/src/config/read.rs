@@ -326,7 +326,7 @@ fn expose(node: &Node<'_>) -> Expose {
         let patterns = node.texts()?;
         glob_set(&patterns).map_err(|error| node.complain(format!("not a glob: {error}"))).ok()
     };
-    Expose { allow: set("allow"), deny: set("deny") }
+    Expose { allow: set("allow"), deny: set("deny"), of_file: None }
 }
 
 fn timeouts(node: &Node<'_>) -> TimeoutsOverride {

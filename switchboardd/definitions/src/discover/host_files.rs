@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::document::Problem;
 use super::walk::is_temporary;
+use crate::document::Problem;
 use crate::expand::{Dialect, ExpansionContext};
 
 /// Of the files of one folder, no more are read.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::TrustStatus;
 use crate::definition::{Definition, Launch};
 use crate::discover::host_files::HostSet;
+use crate::own_limits::OwnLimits;
 
 /// A definition and its trust status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,13 +17,15 @@ pub struct JudgedDefinition {
     pub why_held: Option<String>,
     /// The hosts that read it themselves, from a file of the project.
     pub read_by: HostSet,
+    /// The limits on its tools in other files that define the same server.
+    pub other_limits: OwnLimits,
 }
 
 impl JudgedDefinition {
     /// The version that awaits the user's approval.
     pub fn pending(&self) -> Option<&Launch> {
         match &self.trust_status {
-            TrustStatus::Outdated { pending: waiting } => Some(waiting),
+            TrustStatus::Outdated { pending: waiting, .. } => Some(waiting),
             TrustStatus::Held => self.definition.launch.as_ref().ok(),
             TrustStatus::Allowed | TrustStatus::Denied => None,
         }

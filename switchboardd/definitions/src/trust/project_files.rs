@@ -29,19 +29,26 @@ const RUN_BY: [(&str, &[&str]); 12] = [
 ];
 /// Programs that start another one.
 const WRAPPERS: [&str; 12] = [
-    "env", "nice", "nohup", "timeout", "setsid", "stdbuf", "time", "corepack", "mise", "direnv", "sudo", "doas",
+    "env", "nice", "nohup", "timeout", "setsid", "stdbuf", "time", "corepack", "mise", "direnv", "sudo",
+    "doas",
 ];
 /// Options that name the directory to work in.
-const DIRECTORY_OPTIONS: [&str; 8] =
-    ["-C", "--directory", "--prefix", "--dir", "--cwd", "--project", "--working-directory", "--project-directory"];
+const DIRECTORY_OPTIONS: [&str; 8] = [
+    "-C",
+    "--directory",
+    "--prefix",
+    "--dir",
+    "--cwd",
+    "--project",
+    "--working-directory",
+    "--project-directory",
+];
 /// Options that name a package to run, which may be a directory.
-const PACKAGE_OPTIONS: [&str; 6] =
-    ["--from", "--with", "--with-editable", "--package", "-p", "--spec"];
+const PACKAGE_OPTIONS: [&str; 6] = ["--from", "--with", "--with-editable", "--package", "-p", "--spec"];
 /// Words between a package runner or interpreter and what it runs.
 const VERBS: [&str; 7] = ["run", "exec", "x", "dlx", "tool", "task", "start"];
 /// What an interpreter or a package runner uses of a directory.
-const RUN_IN_DIRECTORY: [&str; 5] =
-    ["__main__.py", "index.js", "package.json", "pyproject.toml", "setup.py"];
+const RUN_IN_DIRECTORY: [&str; 5] = ["__main__.py", "index.js", "package.json", "pyproject.toml", "setup.py"];
 /// A file with such a name is run, also if it is not there yet.
 const SCRIPTS: [&str; 14] =
     ["js", "mjs", "cjs", "ts", "mts", "py", "sh", "bash", "rb", "pl", "php", "lua", "jar", "ps1"];
@@ -231,13 +238,16 @@ mod tests {
         check(&["env", "A=1", "node", "."], &[], &["package.json"]);
         check(&["node", "-r./hook.js", "/opt/x.js"], &[], &["hook.js"]);
         check(&["env", "npm", "start"], &[], &["package.json"]);
-        check(
-            &["npm", "--prefix", "tools", "run", "x"],
-            &[],
-            &["tools/__main__.py", "package.json"],
-        );
+        check(&["npm", "--prefix", "tools", "run", "x"], &[], &["tools/__main__.py", "package.json"]);
         std::fs::create_dir_all(root.join("sub/pkg")).unwrap();
-        let more = ["mod.py", "sub/pkg/__main__.py", "sub/pyproject.toml", "sub/Makefile", "Makefile", "pyproject.toml"];
+        let more = [
+            "mod.py",
+            "sub/pkg/__main__.py",
+            "sub/pyproject.toml",
+            "sub/Makefile",
+            "Makefile",
+            "pyproject.toml",
+        ];
         for file in more {
             std::fs::write(root.join(file), "").unwrap();
         }

@@ -172,7 +172,7 @@ impl TrustStore {
 }
 
 fn audit_line(file: &Path, name: &str, record: &TrustRecord) -> String {
-    let TrustRecord { at, by, verdict } = record;
+    let TrustRecord { at, by, verdict, .. } = record;
     match verdict {
         Decision::Allow(launch) => {
             format!("{at} allow {name:?} in {file:?} version {} by {by}", &launch.digest()[..16])
@@ -186,7 +186,8 @@ mod tests {
     use super::*;
 
     fn record(verdict: Decision) -> TrustRecord {
-        TrustRecord { verdict, at: "2026-01-01T00:00:00Z".to_owned(), by: "test".to_owned() }
+        let (at, by) = ("2026-01-01T00:00:00Z".to_owned(), "test".to_owned());
+        TrustRecord { verdict, at, by, limits: Default::default() }
     }
 
     #[test]
