@@ -955,3 +955,33 @@ fn limits_of_both_files_hold_for_one_server() {
     home.run_ok(&["reload"]);
     assert!(!said(&home, &["allow", "--list"]).contains("waiting"));
 }
+
+#[test]
+fn the_only_root_of_an_editor_that_starts_in_home_is_its_project() {
+    let home = Home::new();
+    home.child("mine", &["echo"]);
+    home.config(&json!({"suites": {"mine": {"pool": {"scope": "workspace"}}}}));
+    let (one, two) = (home.project("one"), home.project("two"));
+    put(&one, ".mcp.json", &json!({"k": entry(&home, "k", "v1")}));
+    let _daemon = home.daemon();
+    for (folders, expect) in [(&[one.path()][..], &["k", "mine"][..]), (&[one.path(), two.path()], &["mine"])]
+    {
+        let workspace = Some(home.path());
+        let mut shim = Shim::start(&home, ShimOptions { workspace, ..ShimOptions::default() });
+        let hello = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"roots": {"listChanged": true}},
+            "clientInfo": {"name": "somebody", "version": "1"},
+        });
+        shim.initialize_as(&hello.to_string());
+        let question = shim.notification("roots/list");
+        let roots: Vec<_> =
+            folders.iter().map(|folder| json!({"uri": format!("file://{}", folder.display())})).collect();
+        shim.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": roots}}).to_string());
+        comes_to_see(&mut shim, expect);
+        let is_served = |shim: &mut Shim| shim.call("mine", "where", "{}").contains("structuredContent");
+        match folders.len() {
+            1 => until_true("the project", TEST_TIMEOUT, || is_served(&mut shim)),
+            _ => assert!(!is_served(&mut shim)),
+        }
+    }
+}

@@ -310,7 +310,7 @@ async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
         say!("{}", left_held(candidate));
         return Some(false);
     }
-    Some(allow(local, candidate, wanted))
+    Some(allow(local, candidate, &wanted))
 }
 
 const NO_PROGRAM: &str = "it can be allowed once its program is installed";
@@ -325,7 +325,7 @@ fn left_held(candidate: &Candidate) -> &'static str {
 }
 
 /// Records the user's yes. False if that failed.
-fn allow(local: &LocalConfig, candidate: &Candidate, wanted: Launch) -> bool {
+fn allow(local: &LocalConfig, candidate: &Candidate, wanted: &Launch) -> bool {
     let Definition { file, name, .. } = &candidate.definition;
     let denied = candidate.also.iter().filter(|(.., is_denied)| *is_denied);
     let places = std::iter::once((file, name)).chain(denied.map(|(file, name, _)| (file, name)));
@@ -443,5 +443,5 @@ pub(super) fn list(args: &Args) -> CliExit {
 /// Whether this version is neither allowed nor denied.
 fn waits(candidate: &Candidate) -> bool {
     let same = candidate.before.as_ref().is_some_and(|before| before.digest() == candidate.wanted.digest());
-    !(same && candidate.has_same_limits()) && !candidate.denied
+    !(candidate.denied || same && candidate.has_same_limits())
 }

@@ -193,6 +193,7 @@ where
         }
         Message::Notification { method, params } => {
             face::on_notification(daemon, &session, &method.name(), params);
+            face::host_root::ask(daemon, &session, &method.name());
             Ok(with_watermark(&session, Err(StatusCode::ACCEPTED)))
         }
         Message::Response { id, .. } => {

@@ -149,6 +149,12 @@ impl WorkspaceLoader {
         }
     }
 
+    /// Moves a session into the workspace of this folder, if it can be one.
+    pub async fn join_workspace(self: Arc<Self>, session: Arc<Session>, folder: PathBuf) {
+        let arrival = tokio::spawn(self.clone().load_workspace(folder));
+        self.attach_workspace(session, arrival).await;
+    }
+
     /// Moves each session into the workspace that its folder belongs to now: a file above it can begin or end a project.
     pub async fn rejoin_sessions(self: &Arc<Self>) {
         let mut folders: BTreeMap<PathBuf, Vec<Arc<Session>>> = BTreeMap::new();

@@ -113,7 +113,7 @@ async fn consider_all(local: &LocalConfig, project: &str, candidates: &[Candidat
     for (candidate, shown) in asked {
         if let Some(wanted) = shown.wanted {
             say!("{}", visible(&candidate.definition.name));
-            complete &= allow(local, candidate, wanted);
+            complete &= allow(local, candidate, &wanted);
         }
     }
     Some(complete)
