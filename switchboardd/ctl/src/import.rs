@@ -37,7 +37,6 @@ use super::shell_word::shell_word;
 use crate::args::{Args, Import};
 use duplicates::KnownServers;
 use new_secrets::NewSecrets;
-use switchboardd::Locations;
 use switchboardd::daemon;
 use switchboardd::secrets::{Secrets, SecretsError};
 
@@ -111,8 +110,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<C
     let kept = stored_secrets(&secrets).await.map_err(|error| one(&error))?;
     let (entries, problems) = read(&machine, named);
     let entries = choose::only(entries, &import.only)?;
-    let locations = Locations::new(&own.home, &state, &[]);
-    let (mut import_results, new_secrets) = decide(&own, &locations, entries, &kept);
+    let (mut import_results, new_secrets) = decide(&own, entries, &kept);
     let settings = limits::settle(&own.config.text, &mut import_results);
     let mut broken = !problems.is_empty();
     let mut failed = BTreeSet::new();
@@ -239,7 +237,6 @@ async fn stored_secrets(secrets: &Secrets) -> Result<BTreeMap<String, String>, S
 
 fn decide<'a>(
     own: &PersonalConfig,
-    locations: &Locations,
     entries: Vec<HostEntry>,
     kept: &'a BTreeMap<String, String>,
 ) -> (Vec<ImportResult>, NewSecrets<'a>) {
@@ -257,8 +254,7 @@ fn decide<'a>(
         if survey::is_ours(&entry) {
             continue;
         }
-        let is_usable = limits::project(locations, &own.config, &entry);
-        let draft = is_usable.and_then(|()| convert(host, &entry, &inputs));
+        let draft = limits::project(own, &entry).and_then(|()| convert(host, &entry, &inputs));
         let mut end = match draft.and_then(|draft| off.map_or(Ok(draft), Err)) {
             Err(why) => ImportOutcome::Left { why },
             Ok(draft) => consider(own, &entry, draft, &mut known, &mut new_secrets)
@@ -283,9 +279,6 @@ fn consider(
     known: &mut KnownServers,
     new_secrets: &mut NewSecrets<'_>,
 ) -> Result<ImportOutcome, String> {
-    if let Some(project) = entry.project.as_ref().filter(|project| !project.is_absolute()) {
-        return Err(format!("its project `{}` is not an absolute path", project.display()));
-    }
     let wished = folder_name(&entry.name);
     let mut chosen = new_secrets.new.clone();
     let (mut body, mut secrets) = (definition, Vec::new());

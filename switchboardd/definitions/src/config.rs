@@ -25,6 +25,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::document::{Document, Problem};
 use crate::expand::Template;
+pub use crate::tool_globs::glob_matches;
 use switchboard_wire::event_loop::may_block;
 
 pub const FILE_NAME: &str = "switchboard.config.json";
@@ -509,11 +510,6 @@ pub fn personal_file(home: &Path) -> PathBuf {
         .filter(|folder| folder.is_absolute())
         .unwrap_or_else(|| home.join(".config"));
     base.join("switchboard").join(FILE_NAME)
-}
-
-/// Whether a glob of `expose` matches a name.
-pub fn glob_matches(glob: &str, name: &str) -> bool {
-    Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name))
 }
 
 fn glob_set(patterns: &[String]) -> Result<GlobSet, globset::Error> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::glob_matches;
+use globset::Glob;
 
 /// All tools.
 pub const ALL: &str = "*";
@@ -27,6 +27,11 @@ fn glob(pattern: &str, has_question_mark: bool) -> String {
     let is_wild = |c: char| c == '*' || (c == '?' && has_question_mark);
     let one = |c: char| if is_wild(c) { c.to_string() } else { literal(c.encode_utf8(&mut [0; 4])) };
     pattern.chars().map(one).collect()
+}
+
+/// Whether a glob of `expose` matches a name.
+pub fn glob_matches(glob: &str, name: &str) -> bool {
+    Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name))
 }
 
 /// What a pattern for whole names says about names behind a prefix: the globs for the rest. Empty if it matches

@@ -34,11 +34,15 @@ pub(super) fn rules(
 }
 
 /// Whether sessions can be in the project of an entry. Else its server would be shown nowhere.
-pub(super) fn project(locations: &Locations, config: &Config, entry: &ServerEntry) -> Result<(), String> {
+pub(super) fn project(own: &PersonalConfig, entry: &ServerEntry) -> Result<(), String> {
     let Some(project) = &entry.project else { return Ok(()) };
+    if !project.is_absolute() {
+        return Err(format!("its project `{}` is not an absolute path", project.display()));
+    }
     // A folder that is gone may come back.
     let Ok(real) = project.canonicalize() else { return Ok(()) };
-    match locations.workspace(project, config) {
+    let locations = Locations::new(&own.home, &own.config.folder, &[]);
+    match locations.workspace(project, &own.config) {
         Some(root) if root == real => Ok(()),
         Some(root) => Err(format!(
             "it is for `{}`, whose sessions belong to the project `{}`; it stays where it is",

@@ -1,6 +1,7 @@
 //! Turns one entry of a `.mcp.json`, in the spelling of any host, into a definition.
 
 mod headers;
+mod keys;
 pub(super) mod limits;
 mod own_program;
 
@@ -13,75 +14,11 @@ use crate::document::{Fields, Node};
 use crate::expand::{Dialect, ExpansionContext, Template};
 use crate::own_limits::OwnLimits;
 use headers::headers;
+pub(super) use keys::COMMAND;
+pub use keys::ENTRY;
+use keys::{OTHER_HOSTS_KEYS, PLUGIN};
 pub(super) use own_program::is_switchboard;
 use own_program::would_start_switchboard;
-
-/// Keys of `command` in a file with one server.
-pub(super) const COMMAND: [&str; 6] = ["cmd", "args", "env", "envFile", "passEnv", "cwd"];
-/// Keys of an entry.
-pub const ENTRY: [&str; 21] = [
-    "type",
-    "command",
-    "args",
-    "env",
-    "environment",
-    "envFile",
-    "passEnv",
-    "env_vars",
-    "cwd",
-    "url",
-    "httpUrl",
-    "serverUrl",
-    "headers",
-    "http_headers",
-    "env_http_headers",
-    "bearer_token_env_var",
-    "timeout",
-    "description",
-    "disabled",
-    "enabled",
-    "transport",
-];
-/// Keys that other hosts use for themselves; they are ignored.
-const OTHER_HOSTS_KEYS: [&str; 36] = [
-    "alwaysAllow",
-    "alwaysLoad",
-    "auth",
-    "authProviderType",
-    "autoApprove",
-    "default_tools_approval_mode",
-    "dev",
-    "disabledTools",
-    "disabled_tools",
-    "enabled_tools",
-    "excludeTools",
-    "gallery",
-    "headersHelper",
-    "http_headers_helper",
-    "icon",
-    "id",
-    "includeTools",
-    "metadata",
-    "name",
-    "oauth",
-    "remote",
-    "requestOptions",
-    "required",
-    "sandbox",
-    "sandboxEnabled",
-    "scopes",
-    "settings",
-    "source",
-    "startup_timeout_sec",
-    "supports_parallel_tool_calls",
-    "tool_timeout_sec",
-    "tools",
-    "trust",
-    "version",
-    "watchPaths",
-    "$schema",
-];
-const PLUGIN: [&str; 7] = ["type", "command", "args", "env", "cwd", "url", "headers"];
 
 /// A `timeout` from here on is in milliseconds, a smaller one in seconds. Hosts do not agree on the unit.
 const MILLISECONDS_FROM: f64 = 1000.0;

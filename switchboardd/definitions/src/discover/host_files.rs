@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::walk::is_temporary;
 use crate::document::Problem;
 use crate::expand::{Dialect, ExpansionContext};
 
@@ -360,6 +359,12 @@ pub(super) fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     let entries = std::fs::read_dir(folder)?;
     // More than anybody has, so that a hostile folder costs little.
     entries.take(64 * MAX_FILES).map(|entry| Ok(entry?.file_name())).collect()
+}
+
+/// Whether the folder may be readable in a moment: no descriptors or no memory are left, or its disk did not answer.
+pub(super) fn is_temporary(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    !matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// Whether a name is this part of a path; `*.json` stands for every name with that end.
