@@ -6,11 +6,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use proto_tests::http::Request;
 use proto_tests::shim::{ShimOptions, structured, text_of};
 use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, Project, Shim, TEST_TIMEOUT, bins};
 use serde_json::{Value, json};
+
+/// Longer than changes of files are collected, and than a host waits for news.
+const PAUSE: Duration = Duration::from_secs(1);
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
@@ -51,6 +56,14 @@ fn seen(shim: &mut Shim) -> BTreeSet<String> {
 #[track_caller]
 fn comes_to_see(shim: &mut Shim, expect: &[&str]) {
     until_true(&format!("{expect:?}"), TEST_TIMEOUT, || seen(shim) == names(expect));
+}
+
+/// What a host was told, some time after something changed.
+#[track_caller]
+fn heard(shim: &mut Shim) -> Vec<String> {
+    std::thread::sleep(PAUSE);
+    shim.request("ping", "{}");
+    shim.take_notifications()
 }
 
 fn names(all: &[&str]) -> BTreeSet<String> {
@@ -227,7 +240,7 @@ fn a_host_hears_of_changes_of_what_it_sees() {
     seen(&mut shim);
     put(&project, ".vscode/mcp.json", &json!({}));
     home.command(&["reload"]);
-    assert_eq!(shim.take_notifications(), [""; 0]);
+    assert_eq!(heard(&mut shim), [""; 0]);
     // A change of what it reads itself is none for it.
     put(
         &project,
@@ -237,8 +250,12 @@ fn a_host_hears_of_changes_of_what_it_sees() {
     home.command(&["reload"]);
     let mut other = editor(&home, project.path(), "cursor");
     assert_eq!(seen(&mut other), names(&["more", "one"]));
-    assert_eq!(shim.take_notifications(), [""; 0]);
+    assert_eq!(heard(&mut shim), [""; 0]);
     assert_eq!(seen(&mut shim), names(&["two"]));
+    put(&project, ".cursor/mcp.json", &json!({"three": entry(&home, "three", "v1")}));
+    home.command(&["reload"]);
+    let heard = heard(&mut shim);
+    assert!(heard.iter().any(|line| line.contains(CHANGED)), "{heard:?}");
 }
 
 #[test]
@@ -493,22 +510,28 @@ fn a_personal_server_can_be_for_some_projects_only() {
     assert_eq!(seen(&mut in_two), names(&["wide"]));
     assert_eq!(seen(&mut editor(&home, &home.path(), "x")), names(&["wide"]));
     assert_eq!(version(&mut in_one, "mine"), "v1");
-    let why = format!(
-        "server `mine` is shown in sessions of `{}` only (`suites.mine.workspaces`)",
-        one.path().display()
-    );
+    let why = "server `mine` is not shown in this project (`suites.mine.workspaces`)";
     let refused = in_two.call("mine", "where", "{}");
-    assert!(refused.contains(&why), "{refused}");
+    assert!(refused.contains(why) && !refused.contains(one.path().to_str().unwrap()), "{refused}");
     let alone = daemon.endpoint().post("/proxy/mine", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).text();
-    assert!(alone.contains(&why), "{alone}");
+    assert!(alone.contains(why) && !alone.contains(one.path().to_str().unwrap()), "{alone}");
     assert!(!daemon.status()["suites"].to_string().contains("mine"));
     let of_one = daemon.status()["workspaces"].to_string();
     assert!(of_one.contains("mine_suite"), "{of_one}");
     assert!(said(&home, &["explain", "mine"]).contains("shown in  sessions of"));
-    // A project's server of that name is used where the user's is not shown.
+    // A project's server of that name is used where the user's is not shown, under another name.
     two.child("mine", &["of two"]);
-    comes_to_see(&mut in_two, &["mine", "wide"]);
-    assert!(text_of(&in_two.call("mine", "where", "{}")).contains("is held"));
+    two.child("other", &[]);
+    two.config(&json!({"suites": {"other": {"suiteName": "mine_suite_write"}}}));
+    until_true("two servers more", TEST_TIMEOUT, || seen(&mut in_two).len() == 3);
+    let of_two: Vec<String> = in_two.tools().into_keys().filter(|name| name != "wide_suite").collect();
+    assert!(of_two[0].starts_with("mine_") && of_two[0] != "mine_suite", "{of_two:?}");
+    assert_eq!(of_two[1], "other_suite");
+    let call = json!({"name": of_two[0], "arguments": {"action": "call", "subtool": "where", "args": {}}});
+    assert!(text_of(&in_two.request("tools/call", &call.to_string())).contains("is held"));
+    fs::remove_dir_all(two.path().join("mcps")).unwrap();
+    fs::remove_file(two.path().join("switchboard.config.json")).unwrap();
+    comes_to_see(&mut in_two, &["wide"]);
     // The list changes with the setting.
     home.config(&json!({"suites": {"mine": {"workspaces": [two.path()]}}}));
     comes_to_see(&mut in_one, &["own", "wide"]);
@@ -570,4 +593,401 @@ fn servers_of_one_project_stay_that_projects_after_import() {
     let again = said(&home, &["import", "--yes", "--no-start"]);
     assert!(again.contains("imported as `far-2`"), "{again}");
     until_true("the new one", TEST_TIMEOUT, || daemon.status()["suites"].to_string().contains("far-2"));
+}
+
+#[test]
+fn a_key_of_any_length_stops_neither_the_daemon_nor_a_command() {
+    let home = Home::new();
+    let project = home.project("work");
+    put(&project, ".mcp.json", &json!({"k": entry(&home, "k", "v1")}));
+    let daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    for parts in [700, 5_000, 400_000] {
+        let key = vec!["a"; parts].join(".");
+        for text in [format!("{key} = 1\n"), format!("[{key}]\n"), format!("x = {{ {key} = 1 }}\n")] {
+            let file = project.write(".codex/config.toml", &text);
+            let told = said(&home, &["check", file.to_str().unwrap()]);
+            assert!(told.contains("nested deeper than 64 levels"), "{parts}: {told}");
+            home.run_ok(&["reload"]);
+            assert!(problems(&daemon, &project).contains("nested deeper"), "{parts}");
+        }
+    }
+    assert_eq!(seen(&mut shim), names(&["k"]));
+}
+
+#[test]
+fn files_in_folders_that_are_made_first_are_noticed() {
+    let home = Home::new();
+    let project = home.project("work");
+    let _daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    let mut expect = BTreeSet::new();
+    for (file, server) in [
+        (".cursor/mcp.json", "cursor"),
+        (".junie/mcp/mcp.json", "junie"),
+        (".continue/mcpServers/own.json", "continue"),
+        ("mcps/x/.mcp.json", "x"),
+    ] {
+        let mut made = project.path().to_owned();
+        for folder in Path::new(file).parent().unwrap() {
+            made.push(folder);
+            fs::create_dir(&made).unwrap();
+            std::thread::sleep(PAUSE);
+        }
+        put(&project, file, &json!({server: entry(&home, server, "v1")}));
+        expect.insert(server.to_owned());
+        until_true(file, Duration::from_secs(10), || seen(&mut shim) == expect);
+    }
+    // The user's own, too.
+    let folder = home.config_folder().join("mcps/own");
+    fs::create_dir_all(&folder).unwrap();
+    std::thread::sleep(PAUSE);
+    fs::write(
+        folder.join(".mcp.json"),
+        json!({"mcpServers": {"own": entry(&home, "own", "v1")}}).to_string(),
+    )
+    .unwrap();
+    expect.insert("own".to_owned());
+    until_true("own", Duration::from_secs(10), || seen(&mut shim) == expect);
+}
+
+#[test]
+fn a_session_below_a_new_project_joins_it_at_a_reload() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.write("sub/x", "");
+    let _daemon = home.daemon();
+    let sub = project.path().join("sub");
+    let mut shim = editor(&home, &sub, "somebody");
+    assert_eq!(seen(&mut shim), names(&[]));
+    put(&project, ".mcp.json", &json!({"k": entry(&home, "k", "v1")}));
+    assert_eq!(seen(&mut editor(&home, &sub, "somebody")), names(&["k"]));
+    home.run_ok(&["reload"]);
+    shim.notification(CHANGED);
+    assert_eq!(seen(&mut shim), names(&["k"]));
+    fs::remove_file(project.path().join(".mcp.json")).unwrap();
+    home.run_ok(&["reload"]);
+    comes_to_see(&mut shim, &[]);
+}
+
+#[test]
+fn a_file_above_the_folder_of_an_editor_hides_only_what_it_searches_for() {
+    let home = Home::new();
+    let project = home.project("work");
+    put(&project, ".mcp.json", &json!({"claude": entry(&home, "claude", "v1")}));
+    put(&project, ".cursor/mcp.json", &json!({"cursor": entry(&home, "cursor", "v1")}));
+    project.write("sub/x", "");
+    let _daemon = home.daemon();
+    for (client, at_root, below) in [
+        ("cursor-vscode", &["claude"][..], &["claude", "cursor"][..]),
+        ("Visual Studio Code", &["cursor"], &["claude", "cursor"]),
+        ("claude-code", &["cursor"], &["cursor"]),
+    ] {
+        assert_eq!(seen(&mut editor(&home, project.path(), client)), names(at_root), "{client}");
+        assert_eq!(seen(&mut editor(&home, &project.path().join("sub"), client)), names(below), "{client}");
+    }
+}
+
+#[test]
+fn a_limited_server_is_known_after_a_restart() {
+    let home = Home::new();
+    home.child("mine", &["echo"]);
+    home.child("warm", &["echo"]);
+    let project = home.project("work");
+    let only_here = |pool: Value| json!({"workspaces": [project.path()], "pool": pool});
+    home.config(&json!({"suites": {"mine": only_here(json!({})), "warm": only_here(json!({"warm": 1}))}}));
+    let mut daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    for server in ["mine", "warm"] {
+        assert!(shim.call(server, "where", "{}").contains("structuredContent"));
+    }
+    let known = |daemon: &DaemonProcess| daemon.suite_from(project.path(), "mine")["subtools"].as_u64();
+    until_true("its tools", TEST_TIMEOUT, || known(&daemon).is_some_and(|tools| tools > 10));
+    let described = |shim: &mut Shim| shim.tools()["mine_suite"]["description"].clone();
+    until_true("its description", TEST_TIMEOUT, || described(&mut shim).to_string().contains("received"));
+    drop(shim);
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.ended(TEST_TIMEOUT);
+    drop(daemon);
+    let daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    assert!(described(&mut shim).to_string().contains("received"), "{}", described(&mut shim));
+    assert!(known(&daemon).is_some_and(|tools| tools > 10), "{:?}", known(&daemon));
+    until_true("the spare", TEST_TIMEOUT, || !home.children().is_empty());
+    assert_eq!(home.children().len(), 1);
+}
+
+#[test]
+fn nothing_tells_of_a_limited_server_without_a_token() {
+    let home = Home::new();
+    home.child("mine", &["echo"]);
+    home.child("everywhere", &["echo"]);
+    let (one, two) = (home.project("one"), home.project("two"));
+    home.config(&json!({"suites": {"mine": {"workspaces": [one.path()]}}}));
+    let daemon = home.daemon_on_tcp();
+    let (tcp, token) = (daemon.tcp(), daemon.token());
+    for path in ["/suites/", "/proxy/"] {
+        let get = |name: &str| Request::new("GET", &format!("{path}{name}"));
+        let answer = |name: &str| {
+            let found = tcp.send(&get(name));
+            (found.status, found.text().replace(name, "NAME"))
+        };
+        assert_eq!(answer("mine"), answer("none"));
+        assert_eq!(answer("mine_suite").1, answer("none_suite").1);
+        let told = tcp.send(&get("mine").bearer(&token)).text();
+        assert!(told.contains("not shown in this project"), "{told}");
+        assert!(!told.contains(one.path().to_str().unwrap()), "{told}");
+    }
+    let told = editor(&home, two.path(), "somebody").call("mine", "where", "{}");
+    assert!(told.contains("not shown in this project"), "{told}");
+}
+
+#[test]
+fn deny_counts_for_every_file_with_the_same_server() {
+    let home = Home::new();
+    let project = home.project("work");
+    let same = json!({"k": entry(&home, "k", "v1")});
+    put(&project, ".mcp.json", &same);
+    let _daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    assert_eq!(seen(&mut shim), names(&["k"]));
+    // A copy that comes later changes nothing.
+    home.run_ok(&["deny", "k"]);
+    comes_to_see(&mut shim, &[]);
+    put(&project, ".cursor/mcp.json", &same);
+    home.run_ok(&["reload"]);
+    assert_eq!(seen(&mut shim), names(&[]));
+    allow(&project, "k");
+    comes_to_see(&mut shim, &["k"]);
+    assert_eq!(version(&mut shim, "k"), "v1");
+    // Both are denied, also if both were allowed.
+    home.run_ok(&["deny", "k"]);
+    comes_to_see(&mut shim, &[]);
+    fs::remove_file(project.path().join(".mcp.json")).unwrap();
+    home.run_ok(&["reload"]);
+    assert_eq!(seen(&mut shim), names(&[]));
+    allow(&project, "k");
+    put(&project, ".mcp.json", &same);
+    allow(&project, "k");
+    comes_to_see(&mut shim, &["k"]);
+    home.run_ok(&["deny", "k"]);
+    comes_to_see(&mut shim, &[]);
+}
+
+#[test]
+fn the_second_of_two_servers_of_one_name_can_be_approved() {
+    let home = Home::new();
+    let project = home.project("work");
+    put(&project, ".mcp.json", &json!({"k": entry(&home, "k", "first")}));
+    let file = put(&project, ".cursor/mcp.json", &json!({"k": entry(&home, "k", "second")}));
+    let _daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    assert_eq!(seen(&mut shim), names(&["k"]));
+    let list = said(&home, &["allow", "--list"]);
+    assert!(list.contains(".mcp.json)") && list.contains(".cursor/mcp.json)"), "{list}");
+    // The first one asks first; after a no, the other one does.
+    let screen = project.on_terminal(&["allow", "k"], "n\nn\n");
+    assert!(screen.text.contains("echo first") && screen.text.contains("echo second"), "{}", screen.text);
+    let told = allow(&project, file.to_str().unwrap());
+    assert_eq!(told.matches("is already defined in").count(), 1, "{told}");
+    until_true("the second", TEST_TIMEOUT, || shim.call("k", "where", "{}").contains("structuredContent"));
+    assert_eq!(version(&mut shim, "k"), "second");
+}
+
+#[test]
+fn import_leaves_servers_of_folders_that_are_no_projects() {
+    let home = Home::new();
+    let project = home.project("work");
+    put(&project, ".mcp.json", &json!({}));
+    project.write("sub/x", "");
+    let (here, sub) = (home.path(), project.path().join("sub"));
+    let server = |name: &str| json!({"mcpServers": {name: entry(&home, name, "v1")}});
+    let claude = json!({"projects": {
+        here.to_str().unwrap(): server("of-home"),
+        "/": server("of-root"),
+        sub.to_str().unwrap(): server("of-sub"),
+        project.path().to_str().unwrap(): server("of-work"),
+    }});
+    let file = home.write(".claude.json", &claude.to_string());
+    let told = said(&home, &["import", "--remove", "--yes", "--no-start"]);
+    for (name, why) in [
+        ("of-home", "which cannot be a project of Switchboard; it stays where it is"),
+        ("of-root", "which cannot be a project of Switchboard; it stays where it is"),
+        ("of-sub", "whose sessions belong to the project"),
+    ] {
+        let line = told.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        assert!(line.contains("left out: it is for") && line.contains(why), "{name}: {told}");
+    }
+    let left: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    for (folder, name) in [(here.as_path(), "of-home"), (Path::new("/"), "of-root"), (&sub, "of-sub")] {
+        assert!(left["projects"][folder.to_str().unwrap()]["mcpServers"][name].is_object(), "{left}");
+    }
+    let config = fs::read_to_string(home.config_folder().join("switchboard.config.json")).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["suites"], json!({"of-work": {"workspaces": [project.path()]}}));
+}
+
+/// For each editor with limits of its own: the file, its server, the limit in the entry and at the top of the file, and
+/// what `allow` shows of it. All of them forbid `env`.
+const LIMITS: [(&str, &str, &str, &str, &str); 8] = [
+    (".cursor/mcp.json", "cursor", r#"{"disabledTools": ["env"]}"#, "{}", "not: env"),
+    (".roo/mcp.json", "roo", r#"{"disabledTools": ["env"]}"#, "{}", "not: env"),
+    (".github/mcp.json", "copilot", r#"{"tools": ["where"]}"#, "{}", "only: where"),
+    (
+        ".gemini/settings.json",
+        "gemini",
+        r#"{"includeTools": ["where(x)", "env"], "excludeTools": ["env"]}"#,
+        "{}",
+        "only: env, where; not: env",
+    ),
+    (".qwen/settings.json", "qwen", r#"{"excludeTools": ["env"]}"#, "{}", "not: env"),
+    (
+        "opencode.json",
+        "opencode",
+        "{}",
+        r#"{"tools": {"opencode_e*": false, "opencode_echo": true}}"#,
+        "not: e*",
+    ),
+    (
+        "opencode.jsonc",
+        "open",
+        "{}",
+        r#"{"permission": {"open_*": "deny", "open_where": "allow"}}"#,
+        "only: where",
+    ),
+    (
+        ".junie/mcp/mcp.json",
+        "junie",
+        r#"{"enabled_tools": ["where", "echo"], "disabled_tools": []}"#,
+        "{}",
+        "only: echo, where",
+    ),
+];
+
+/// A file with one server and these limits.
+fn limited(home: &Home, file: &str, server: &str, in_entry: &str, on_top: &str) -> String {
+    let mut whole: Value =
+        serde_json::from_str(&text(file, &json!({server: entry(home, server, "v1")}))).unwrap();
+    let key = if file.starts_with("opencode") { "mcp" } else { "mcpServers" };
+    let add = |object: &mut Value, more: &str| {
+        let more: Value = serde_json::from_str(more).unwrap();
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    };
+    add(&mut whole[key][server], in_entry);
+    add(&mut whole, on_top);
+    whole.to_string()
+}
+
+#[test]
+fn what_a_project_file_forbids_is_forbidden_everywhere() {
+    let home = Home::new();
+    let project = home.project("work");
+    for (file, server, in_entry, on_top, _) in LIMITS {
+        project.write(file, &limited(&home, file, server, in_entry, on_top));
+    }
+    let codex = text(".codex/config.toml", &json!({"codex": entry(&home, "codex", "v1")}));
+    let limits = "\ndisabled_tools = [\"env\"]\nenabled_tools = [\"where\", \"env\"]\n";
+    project.write(
+        ".codex/config.toml",
+        &codex.replace("\n[mcp_servers.codex.env]", &format!("{limits}[mcp_servers.codex.env]")),
+    );
+    let _daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    let codex = (".codex/config.toml", "codex", "", "", "only: env, where; not: env");
+    for (_, server, _, _, shown) in LIMITS.into_iter().chain([codex]) {
+        let told = allow(&project, server);
+        assert!(told.contains(&format!("  tools     {shown}")), "{server}: {told}");
+        until_true(server, TEST_TIMEOUT, || shim.call(server, "where", "{}").contains("structuredContent"));
+        let refused = shim.call(server, "env", "{}");
+        assert!(
+            refused.contains("\"isError\":true") && !refused.contains("structuredContent"),
+            "{server}: {refused}"
+        );
+        assert!(said(&home, &["explain", server]).contains(shown), "{server}");
+    }
+}
+
+#[test]
+fn looser_limits_of_a_project_file_need_consent() {
+    let home = Home::new();
+    let project = home.project("work");
+    let file = ".cursor/mcp.json";
+    let limit = |tools: &str| {
+        project.write(file, &limited(&home, file, "k", &format!(r#"{{"disabledTools": {tools}}}"#), "{}"));
+        home.run_ok(&["reload"]);
+    };
+    project.write(file, &limited(&home, file, "k", r#"{"disabledTools": ["env"]}"#, "{}"));
+    let daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    allow(&project, "k");
+    until_true("k", TEST_TIMEOUT, || shim.call("k", "where", "{}").contains("structuredContent"));
+    let mut runs = |tool: &str| shim.call("k", tool, "{}").contains("structuredContent");
+    // Stricter ones count at once.
+    limit(r#"["env", "received"]"#);
+    assert!(runs("where") && !runs("env") && !runs("received"));
+    limit("[]");
+    assert!(runs("where") && !runs("env"));
+    assert!(daemon.suite_from(project.path(), "k")["waiting"].is_string());
+    assert!(said(&home, &["allow", "--list"]).contains("waiting   k"));
+    let told = allow(&project, "k");
+    assert!(told.contains("  changed   tools: not: env → all"), "{told}");
+    until_true("env", TEST_TIMEOUT, || runs("env"));
+    // What is not understood forbids the server, and the last valid version stays in use.
+    limit(r#""env""#);
+    assert!(runs("where"));
+    assert!(problems(&daemon, &project).contains("disabledTools"), "{}", problems(&daemon, &project));
+    project
+        .write(".roo/mcp.json", &limited(&home, ".roo/mcp.json", "odd", r#"{"disabledTools": "env"}"#, "{}"));
+    home.run_ok(&["reload"]);
+    let told = said(&home, &["explain", "odd"]);
+    assert!(told.contains("its `disabledTools` is not understood"), "{told}");
+}
+
+#[test]
+fn limits_of_both_files_hold_for_one_server() {
+    let home = Home::new();
+    let project = home.project("work");
+    put(&project, ".mcp.json", &json!({"k": entry(&home, "k", "v1")}));
+    project.write(
+        ".cursor/mcp.json",
+        &limited(&home, ".cursor/mcp.json", "k", r#"{"disabledTools": ["env"]}"#, "{}"),
+    );
+    let _daemon = home.daemon();
+    let mut shim = editor(&home, project.path(), "somebody");
+    allow(&project, "k");
+    until_true("k", TEST_TIMEOUT, || shim.call("k", "where", "{}").contains("structuredContent"));
+    let refused = shim.call("k", "env", "{}");
+    assert!(!refused.contains("structuredContent"), "{refused}");
+    home.run_ok(&["reload"]);
+    assert!(!said(&home, &["allow", "--list"]).contains("waiting"));
+}
+
+#[test]
+fn the_only_root_of_an_editor_that_starts_in_home_is_its_project() {
+    let home = Home::new();
+    home.child("mine", &["echo"]);
+    home.config(&json!({"suites": {"mine": {"pool": {"scope": "workspace"}}}}));
+    let (one, two) = (home.project("one"), home.project("two"));
+    put(&one, ".mcp.json", &json!({"k": entry(&home, "k", "v1")}));
+    let _daemon = home.daemon();
+    for (folders, expect) in [(&[one.path()][..], &["k", "mine"][..]), (&[one.path(), two.path()], &["mine"])]
+    {
+        let workspace = Some(home.path());
+        let mut shim = Shim::start(&home, ShimOptions { workspace, ..ShimOptions::default() });
+        let hello = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"roots": {"listChanged": true}},
+            "clientInfo": {"name": "somebody", "version": "1"},
+        });
+        shim.initialize_as(&hello.to_string());
+        let question = shim.notification("roots/list");
+        let roots: Vec<_> =
+            folders.iter().map(|folder| json!({"uri": format!("file://{}", folder.display())})).collect();
+        shim.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": roots}}).to_string());
+        comes_to_see(&mut shim, expect);
+        let is_served = |shim: &mut Shim| shim.call("mine", "where", "{}").contains("structuredContent");
+        match folders.len() {
+            1 => until_true("the project", TEST_TIMEOUT, || is_served(&mut shim)),
+            _ => assert!(!is_served(&mut shim)),
+        }
+    }
 }

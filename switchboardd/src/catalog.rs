@@ -97,17 +97,18 @@ impl Catalog {
         let mut problems = personal.problems.clone();
         problems.extend(unknown_suites(personal, None, own.map(|own| &**own)));
         let root = own.map(|own| own.config.folder.as_path());
-        let is_shown = |entry: &&JudgedDefinition| {
+        let is_shown = |entry: &JudgedDefinition| {
             let settings = personal.config.suites.get(&entry.definition.name);
             settings.is_none_or(|settings| settings.is_shown_in(root))
         };
+        // Of those that are not shown here, only the names count: no project takes them.
         let mut entries: Vec<(&Layer, &JudgedDefinition)> =
-            personal.entries.iter().filter(is_shown).map(|entry| (&**personal, entry)).collect();
+            personal.entries.iter().map(|entry| (&**personal, entry)).collect();
         if let Some(own) = own {
             problems.extend(own.problems.iter().cloned());
             problems.extend(unknown_suites(own, Some(personal), None));
-            let taken: HashSet<&str> =
-                entries.iter().map(|(_, entry)| entry.definition.name.as_str()).collect();
+            let shown = personal.entries.iter().filter(|entry| is_shown(entry));
+            let taken: HashSet<&str> = shown.map(|entry| entry.definition.name.as_str()).collect();
             for entry in &own.entries {
                 let definition = &entry.definition;
                 if taken.contains(definition.name.as_str()) {
@@ -129,6 +130,7 @@ impl Catalog {
         let suites: Vec<Suite> = entries
             .into_iter()
             .zip(names)
+            .filter(|((layer, entry), _)| !std::ptr::eq(*layer, &**personal) || is_shown(entry))
             .map(|((layer, entry), name)| {
                 let of_workspace = !std::ptr::eq(layer, &**personal);
                 let pool = pool(layer, entry, !of_workspace, root, pools, services);
@@ -412,7 +414,11 @@ fn pool(
         return None;
     }
     let launch = SharedLaunch::of(definition)?;
-    let settings = PoolSettings::of(&launch, layer.config.suite(&definition.name).pool);
+    let suite = layer.config.suite(&definition.name);
+    // A server that is not shown everywhere has no pool that kept its manifest.
+    let limited = suite.workspaces.is_some().then_some(&*launch);
+    let _manifests = services.manifests.preload(limited.into_iter());
+    let settings = PoolSettings::of(&launch, suite.pool);
     let owner = (!is_personal).then_some(layer.config.folder.as_path());
     Some(pools.get(&definition.name, &launch, settings, owner, workspace, services))
 }

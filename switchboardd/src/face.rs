@@ -7,6 +7,7 @@ mod context;
 mod find;
 mod follow;
 mod forward;
+pub mod host_root;
 mod initialize;
 mod links;
 mod listen;

@@ -57,7 +57,7 @@ pub(crate) mod observe;
 pub(crate) mod system;
 
 pub use caller::{CALL, Caller, START};
-pub use catalog::layer::{Layer, Locations};
+pub use catalog::layer::{DuplicateDefinition, Layer, Locations};
 pub use pool::RootsOf;
 pub use pool::baseline::server_version;
 pub use pool::manifest::{Manifest, Manifests};

@@ -147,6 +147,9 @@ impl Reloader {
                 self.daemon.reload_requests.notify_changed();
             }
         }
+        if why == ReloadCause::Requested {
+            self.daemon.workspace_loader.rejoin_sessions().await;
+        }
         drop(reloading);
         self.daemon.services.metrics.record_reload(config_problems.is_empty());
         if self.daemon.services.manifests.baselines.take_changed() {

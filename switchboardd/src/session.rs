@@ -187,11 +187,25 @@ impl Session {
 
     /// What a host of this name sees. `client` is called only where hosts see different suites.
     pub fn catalog_for(&self, client: impl FnOnce() -> Option<String>) -> Arc<Catalog> {
-        let catalog = self.workspace().catalog();
+        let workspace = self.workspace();
+        let catalog = workspace.catalog();
         match catalog.is_for_all() {
             true => catalog,
-            false => catalog.for_host(client().and_then(|name| ProjectHost::of_client(&name))),
+            false => catalog.for_host(self.file_reader(&workspace, client)),
         }
+    }
+
+    /// The host, if it reads files of the workspace itself.
+    pub fn file_reader(
+        &self,
+        workspace: &Workspace,
+        client: impl FnOnce() -> Option<String>,
+    ) -> Option<ProjectHost> {
+        let is_below = self.folder.as_ref().zip(workspace.root.as_ref()).is_some_and(|(folder, root)| {
+            folder.strip_prefix(root).is_ok_and(|below| below.components().next().is_some())
+        });
+        let host = ProjectHost::of_client(&client()?)?;
+        (!is_below || host.searches_parents()).then_some(host)
     }
 
     /// Replaces the workspace, when it took longer to load than a host waits.

@@ -136,6 +136,10 @@ impl Suite {
         if of_workspace {
             settings.restrict(&judged.in_force);
         }
+        // Those of all files with this server hold.
+        let mut limits = definition.limits.clone();
+        limits.restrict(&entry.other_limits);
+        settings.limit(&limits);
         let mut timeouts = settings.timeouts;
         let own = definition.timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
         timeouts.rpc_ms = timeouts.rpc_ms.or(own);
@@ -173,7 +177,7 @@ impl Suite {
     /// What awaits a user's decision: a new server, a new version, or a changed program.
     pub fn pending(&self) -> Option<&Launch> {
         match &self.trust_status {
-            TrustStatus::Outdated { pending: waiting } => Some(waiting),
+            TrustStatus::Outdated { pending: waiting, .. } => Some(waiting),
             TrustStatus::Held => self.definition.launch.as_ref().ok(),
             _ => self
                 .definition

@@ -60,7 +60,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("close_fds", &["src/main.rs", "../switchboard-shim/src/launch.rs"]),
     ("flate2", &["src/daemon/collector.rs"]),
     ("getrandom", &["wire/src/random.rs"]),
-    ("globset", &["definitions/src/config", "definitions/src/discover"]),
+    ("globset", &["definitions/src/config", "definitions/src/discover", "definitions/src/tool_globs.rs"]),
     ("hmac", &["mcp/src/era/request_state.rs"]),
     ("hyper", &["src/http", "src/oauth", "src/child/remote", "ctl/src"]),
     ("jsonc_parser", &["definitions/src/document", "hosts/src/json", "ctl/src"]),

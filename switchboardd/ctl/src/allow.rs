@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use switchboard_definitions::config::Restrictions;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
+use switchboard_definitions::own_limits::OwnLimits;
 use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View, mentioned};
 use switchboard_definitions::trust::{Decision, JudgedSettings, TrustRecord, TrustStatus, project_files};
@@ -24,19 +25,38 @@ use super::output::{complain, failed, print_json, remark, say};
 use super::prompt;
 use crate::args::Args;
 use person::{record, why_not_interactive};
-use switchboardd::Layer;
+use switchboardd::{DuplicateDefinition, Layer};
 
 /// A definition that the user can allow or deny.
 struct Candidate {
     definition: Definition,
     /// What would run.
     wanted: Launch,
+    /// The limits on its tools that come with it.
+    limits: OwnLimits,
     /// What was allowed last.
     before: Option<Launch>,
     settings: JudgedSettings,
     denied: bool,
     root: PathBuf,
     suite_names: BTreeSet<String>,
+    /// The same launch in other files of the project: file, name, and whether it is denied there.
+    also: Vec<(PathBuf, String, bool)>,
+    /// Whether another definition of that name waits and comes first.
+    is_second: bool,
+}
+
+impl Candidate {
+    /// Whether the limits on its tools are those that count now.
+    fn has_same_limits(&self) -> bool {
+        self.limits == self.definition.limits
+    }
+
+    /// Whether a file defines it.
+    fn is_in(&self, file: &Path) -> bool {
+        let mut files = std::iter::once(&self.definition.file).chain(self.also.iter().map(|(file, ..)| file));
+        files.any(|known| known.canonicalize().is_ok_and(|known| known == file))
+    }
 }
 
 impl LocalConfig {
@@ -46,7 +66,9 @@ impl LocalConfig {
         if let Some(root) = root {
             let layer = self.workspace(root);
             for problem in &layer.problems {
-                remark!("problem: {}", visible(&problem.to_string()));
+                if self.told.borrow_mut().insert(problem.to_string()) {
+                    remark!("problem: {}", visible(&problem.to_string()));
+                }
             }
             all.extend(candidates(&layer, false));
         }
@@ -101,10 +123,7 @@ impl LocalConfig {
         // A file's workspace is the nearest folder above it that finds it.
         let found = path.ancestors().skip(1).chain(here.as_deref()).find_map(|root| {
             let all = self.candidates(Some(&self.root_of(root)?));
-            let of_file: Vec<_> = all
-                .into_iter()
-                .filter(|one| one.definition.file.canonicalize().is_ok_and(|file| file == path))
-                .collect();
+            let of_file: Vec<_> = all.into_iter().filter(|one| one.is_in(&path)).collect();
             (!of_file.is_empty()).then_some(of_file)
         });
         if found.is_none() && else_waits() {
@@ -128,14 +147,27 @@ fn names(layer: &Layer, definition: &Definition) -> BTreeSet<String> {
 fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
     let candidate = |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| {
         let restrictions = layer.config.suite(&definition.name).restrictions();
+        let stands_for =
+            |one: &&DuplicateDefinition| one.of.0 == definition.file && one.of.1 == definition.name;
+        let others: Vec<_> = layer.duplicates.iter().filter(stands_for).collect();
+        let also = others
+            .iter()
+            .map(|one| (one.definition.file.clone(), one.definition.name.clone(), one.is_denied));
         Candidate {
             definition: definition.clone(),
             wanted: wanted.clone(),
+            limits: definition.limits.clone(),
             before: before.cloned(),
             settings: JudgedSettings { wanted: restrictions, ..JudgedSettings::default() },
             denied,
             root: layer.config.folder.clone(),
-            suite_names: names(layer, definition),
+            suite_names: others
+                .iter()
+                .flat_map(|one| names(layer, &one.definition))
+                .chain(names(layer, definition))
+                .collect(),
+            also: also.collect(),
+            is_second: false,
         }
     };
     let of_entries = layer.entries.iter().filter_map(|entry| {
@@ -143,7 +175,10 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
         let now = definition.launch.as_ref().ok();
         let found = match &entry.trust_status {
             TrustStatus::Held => Some(candidate(definition, now?, None, false)),
-            TrustStatus::Outdated { pending: waiting } => Some(candidate(definition, waiting, now, false)),
+            TrustStatus::Outdated { pending: waiting, limits } => {
+                let candidate = candidate(definition, waiting, now, false);
+                Some(Candidate { limits: limits.clone(), ..candidate })
+            }
             // Was allowed with a certain program, which may have changed since.
             TrustStatus::Allowed => (!own || definition.command()?.program.is_some())
                 .then(|| now.map(|now| candidate(definition, now, Some(now), false)))
@@ -156,7 +191,12 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
         .denied
         .iter()
         .filter_map(|definition| Some(candidate(definition, definition.launch.as_ref().ok()?, None, true)));
-    of_entries.chain(of_denied).collect()
+    let of_rivals = layer.rivals.iter().filter_map(|entry| {
+        let definition = &entry.definition;
+        let rival = candidate(definition, definition.launch.as_ref().ok()?, None, false);
+        Some(Candidate { is_second: true, ..rival })
+    });
+    of_entries.chain(of_rivals).chain(of_denied).collect()
 }
 
 pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
@@ -181,13 +221,21 @@ pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
         Err(exit) => return exit,
     };
     let (mut allowed, mut left) = (0, 0);
+    let mut settled = BTreeSet::new();
     for candidate in meant {
         // A denied definition comes up only if it is named.
         if candidate.denied && what.is_none() {
             continue;
         }
+        // The first one that is allowed is used.
+        if candidate.is_second && settled.contains(&candidate.definition.name) {
+            continue;
+        }
         match consider(&local, &candidate).await {
-            Some(true) => allowed += 1,
+            Some(true) => {
+                settled.insert(candidate.definition.name);
+                allowed += 1;
+            }
             Some(false) => left += 1,
             None => {}
         }
@@ -224,7 +272,7 @@ async fn shown(local: &LocalConfig, candidate: &Candidate) -> Option<Shown> {
         (Launch::Process(LaunchCommand { program: Some(_), .. }), _) => false,
         (now, _) => candidate.before.as_ref() == Some(now),
     };
-    if settled && !candidate.settings.wait() {
+    if settled && candidate.has_same_limits() && !candidate.settings.wait() {
         return None;
     }
     let given = local.resolver.given(&candidate.wanted).await;
@@ -234,6 +282,7 @@ async fn shown(local: &LocalConfig, candidate: &Candidate) -> Option<Shown> {
         launch: &candidate.wanted,
         program: program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str)),
         before: candidate.before.as_ref(),
+        limits: &candidate.limits,
         root: &candidate.root,
         is_masked: false,
         values: ShownValues::All,
@@ -267,7 +316,7 @@ async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
         say!("{}", left_held(candidate));
         return Some(false);
     }
-    Some(allow(local, candidate, wanted))
+    Some(allow(local, candidate, &wanted))
 }
 
 const NO_PROGRAM: &str = "it can be allowed once its program is installed";
@@ -285,13 +334,16 @@ fn left_held(candidate: &Candidate) -> &'static str {
 }
 
 /// Records the user's yes. False if that failed.
-fn allow(local: &LocalConfig, candidate: &Candidate, wanted: Launch) -> bool {
+fn allow(local: &LocalConfig, candidate: &Candidate, wanted: &Launch) -> bool {
     let Definition { file, name, .. } = &candidate.definition;
-    match local.locations.trust.record(
-        file,
-        name,
-        record(Decision::Allow(Box::new(wanted)), candidate.settings.wanted.clone()),
-    ) {
+    let denied = candidate.also.iter().filter(|(.., is_denied)| *is_denied);
+    let places = std::iter::once((file, name)).chain(denied.map(|(file, name, _)| (file, name)));
+    let recorded = places.map(|(file, name)| {
+        let verdict = Decision::Allow(Box::new(wanted.clone()));
+        let record = record(verdict, candidate.settings.wanted.clone(), candidate.limits.clone());
+        local.locations.trust.record(file, name, record)
+    });
+    match recorded.collect() {
         Ok(()) => {
             say!("  allowed");
             true
@@ -313,10 +365,13 @@ pub(super) async fn deny(args: &Args, what: &str) -> CliExit {
         Err(exit) => return exit,
     };
     let mut denied = Vec::new();
-    for Candidate { definition: Definition { file, name, .. }, .. } in &meant {
-        if let Err(error) =
-            local.locations.trust.record(file, name, record(Decision::Deny, Restrictions::default()))
-        {
+    let places = meant.iter().flat_map(|one| {
+        let also = one.also.iter().map(|(file, name, _)| (file, name));
+        std::iter::once((&one.definition.file, &one.definition.name)).chain(also)
+    });
+    for (file, name) in places {
+        let record = record(Decision::Deny, Restrictions::default(), OwnLimits::default());
+        if let Err(error) = local.locations.trust.record(file, name, record) {
             return failed(&error);
         }
         denied.push(json!({ "name": name, "file": file }));
@@ -397,7 +452,8 @@ pub(super) fn list(args: &Args) -> CliExit {
 
 /// Whether this version, or its settings, is neither allowed nor denied.
 fn waits(candidate: &Candidate) -> bool {
-    (is_other_version(candidate) || candidate.settings.wait()) && !candidate.denied
+    (is_other_version(candidate) || !candidate.has_same_limits() || candidate.settings.wait())
+        && !candidate.denied
 }
 
 /// Whether something else would run than what was allowed.

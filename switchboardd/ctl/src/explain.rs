@@ -214,9 +214,10 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>, here: Option
         Launch::Remote(_) => None,
     };
     let (waiting, before) = match &found.trust_status {
-        TrustStatus::Outdated { pending: waiting } => (Some(&**waiting), Some(launch)),
+        TrustStatus::Outdated { pending: waiting, .. } => (Some(&**waiting), Some(launch)),
         _ => (None, None),
     };
+    let limits = found.trust_status.pending_limits(found.definition);
     let given = local.resolver.given(launch).await;
     let files = match found.own {
         true => Vec::new(),
@@ -225,9 +226,10 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>, here: Option
             project_files(launch, program, &found.layer.config.folder)
         }
     };
-    let view = |launch, before| View {
+    let view = |launch, limits, before| View {
         definition: found.definition,
         launch,
+        limits,
         program: program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str)),
         before,
         root: &found.layer.config.folder,
@@ -244,7 +246,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>, here: Option
         "sets" | "headers" => found.own,
         _ => false,
     };
-    let mut facts: Vec<Fact> = view(launch, None).facts();
+    let mut facts: Vec<Fact> = view(launch, &found.definition.limits, None).facts();
     if is_of_projects {
         facts.push((
             "runs",
@@ -282,7 +284,8 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>, here: Option
         facts.push(("needs", format!("{name} {}", origin_text(name, origin))));
     }
     if let Some(waiting) = waiting {
-        let changes = view(waiting, before).facts().into_iter().filter(|(what, _)| *what == "changed");
+        let changes =
+            view(waiting, limits, before).facts().into_iter().filter(|(what, _)| *what == "changed");
         facts.extend(changes.map(|(_, text)| ("waits", text)));
     }
     facts

@@ -274,7 +274,8 @@ fn decide<'a>(
         if survey::is_ours(&entry) {
             continue;
         }
-        let mut end = match convert(host, &entry, &inputs).and_then(|draft| off.map_or(Ok(draft), Err)) {
+        let draft = limits::project(own, &entry).and_then(|()| convert(host, &entry, &inputs));
+        let mut end = match draft.and_then(|draft| off.map_or(Ok(draft), Err)) {
             Err(why) => ImportOutcome::Left { why },
             Ok(draft) => consider(own, &entry, draft, &mut known, &mut new_secrets)
                 .unwrap_or_else(|why| ImportOutcome::Left { why }),
@@ -298,9 +299,6 @@ fn consider(
     known: &mut KnownServers,
     new_secrets: &mut NewSecrets<'_>,
 ) -> Result<ImportOutcome, String> {
-    if let Some(project) = entry.project.as_ref().filter(|project| !project.is_absolute()) {
-        return Err(format!("its project `{}` is not an absolute path", project.display()));
-    }
     let wished = folder_name(&entry.name);
     let mut chosen = new_secrets.new.clone();
     let (mut body, mut secrets) = (definition, Vec::new());

@@ -1,5 +1,7 @@
 //! The user's files as they are now, read by a command the way a daemon would.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use switchboard_definitions::config::{Config, ConfigOwner, DriftPolicy, LastGood};
@@ -17,6 +19,8 @@ pub(super) struct LocalConfig {
     pub(super) personal: Layer,
     pub(super) trust: switchboard_definitions::trust::Trust,
     pub(super) resolver: ValueResolver,
+    /// The problems that the user was told of.
+    pub(super) told: RefCell<BTreeSet<String>>,
 }
 
 impl LocalConfig {
@@ -29,7 +33,7 @@ impl LocalConfig {
         let (trust, _) = locations.trust(&config);
         let resolver = ValueResolver::new(&config.folder, &locations.state);
         let personal = Layer::personal(config, &locations, &trust, &mut LastGoodDefinitions::default());
-        Some(Self { locations, personal, trust, resolver })
+        Some(Self { locations, personal, trust, resolver, told: RefCell::default() })
     }
 
     pub(super) fn open(args: &Args) -> Result<Self, CliExit> {
@@ -46,7 +50,7 @@ impl LocalConfig {
         trust.records = records;
         let resolver = ValueResolver::new(&config.folder, &locations.state);
         let personal = Layer::personal(config, &locations, &trust, &mut LastGoodDefinitions::default());
-        Ok(Self { locations, personal, trust, resolver })
+        Ok(Self { locations, personal, trust, resolver, told: RefCell::default() })
     }
 
     /// Whether changed tools are refused.

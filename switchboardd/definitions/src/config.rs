@@ -20,12 +20,14 @@ pub use show::Show;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::document::{Document, Problem};
 use crate::expand::Template;
+pub use crate::tool_globs::glob_matches;
 use switchboard_wire::event_loop::may_block;
 
 pub const FILE_NAME: &str = "switchboard.config.json";
@@ -276,16 +278,19 @@ pub struct Expose {
     /// A tool must match each of them.
     pub allow: Vec<GlobSet>,
     pub deny: Option<GlobSet>,
+    /// What the definition's own file permits.
+    pub of_file: Option<Arc<Expose>>,
 }
 
 impl Expose {
     pub fn permits(&self, subtool: &str) -> bool {
         self.allow.iter().all(|allow| allow.is_match(subtool))
             && !self.deny.as_ref().is_some_and(|deny| deny.is_match(subtool))
+            && self.of_file.as_ref().is_none_or(|file| file.permits(subtool))
     }
 
     pub fn is_open(&self) -> bool {
-        self.allow.is_empty() && self.deny.is_none()
+        self.allow.is_empty() && self.deny.is_none() && self.of_file.is_none()
     }
 }
 
@@ -510,11 +515,6 @@ pub fn personal_file(home: &Path) -> PathBuf {
         .filter(|folder| folder.is_absolute())
         .unwrap_or_else(|| home.join(".config"));
     base.join("switchboard").join(FILE_NAME)
-}
-
-/// Whether a glob of `expose` matches a name.
-pub fn glob_matches(glob: &str, name: &str) -> bool {
-    Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name))
 }
 
 fn glob_set(patterns: &[String]) -> Result<GlobSet, globset::Error> {

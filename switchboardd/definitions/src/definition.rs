@@ -15,6 +15,7 @@ pub use redactor::Redactor;
 pub use shared_launch::SharedLaunch;
 
 use crate::expand::{MissingVariable, PlaceholderValues, Template};
+use crate::own_limits::OwnLimits;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
@@ -29,6 +30,8 @@ pub struct Definition {
     pub at: Option<(usize, usize)>,
     /// The config to fix, if that is what keeps the definition from being used.
     pub unclear_in: Option<PathBuf>,
+    /// What its own file forbids of its tools, if that is a host's file of a project.
+    pub limits: OwnLimits,
 }
 
 impl Definition {

@@ -18,7 +18,7 @@ use crate::definition::Definition;
 use crate::document::{Document, Problem, ReadTextError, read_text};
 use crate::expand::ExpansionContext;
 use entry::EntryLocation;
-use host_files::{HOST_FILES, HostProjectFile, HostSet};
+use host_files::{HostProjectFile, HostSet, NamesIn, names_in};
 use walk::{WatchRule, WatchedDir};
 
 /// Where to look.
@@ -44,7 +44,7 @@ pub struct Discovery {
 }
 
 /// Paths whose change may change the result.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct WatchedPaths {
     pub folders: Vec<WatchedDir>,
     pub files: Vec<PathBuf>,
@@ -63,6 +63,14 @@ pub struct LastGoodDefinitions {
 }
 
 pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions) -> Discovery {
+    discover_with(search_scope, memory, names_in)
+}
+
+fn discover_with(
+    search_scope: SearchScope<'_>,
+    memory: &mut LastGoodDefinitions,
+    names_in: NamesIn,
+) -> Discovery {
     let walked =
         walk::walk(&search_scope.config.folder, &search_scope.config.discover_globs, search_scope.confined);
     let mut found = Discovery::default();
@@ -75,14 +83,13 @@ pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions)
     // What a folder holds that cannot be read now is not gone.
     let mut files = walked.files;
     for (folder, error) in walked.unread {
-        let of_globs = |file: &&PathBuf| file.starts_with(&folder) && !is_host_file(search_scope, file);
+        let of_globs = |file: &&PathBuf| file.starts_with(&folder) && host_file(search_scope, file).is_none();
         files.extend(memory.good.keys().filter(of_globs).cloned());
-        found.problems.push(Problem::of(&folder, format!("cannot be read: {error}")));
-        found.watched.is_incomplete = true;
+        found.note_unread(&folder, &error);
     }
     files.sort();
     files.dedup();
-    let host_files = host_files(search_scope, &files, &mut found);
+    let host_files = host_files(search_scope, &files, memory, names_in, &mut found);
     let is_there = |file: &Path| {
         files.binary_search_by(|known| known.as_path().cmp(file)).is_ok()
             || host_files.iter().any(|(known, _)| known == file)
@@ -96,6 +103,10 @@ pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions)
     }
     // Stable: of one name, those that the globs find come first.
     found.definitions.sort_by(|a, b| a.name.cmp(&b.name));
+    // The system lists a folder in any order.
+    found.watched.folders.sort_by(|a, b| a.folder.cmp(&b.folder));
+    found.watched.files.sort();
+    found.watched.files.dedup();
     found
 }
 
@@ -103,25 +114,42 @@ pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions)
 fn host_files(
     search_scope: SearchScope<'_>,
     walked: &[PathBuf],
+    memory: &LastGoodDefinitions,
+    names_in: NamesIn,
     found: &mut Discovery,
 ) -> Vec<(PathBuf, &'static HostProjectFile)> {
     if !search_scope.confined || !search_scope.config.project_files {
         return Vec::new();
     }
-    let mut known = host_files::find(&search_scope.config.folder, search_scope.home);
+    let mut known = host_files::find(&search_scope.config.folder, search_scope.home, names_in);
     let rule = |(folder, rule)| WatchedDir { folder, rule: WatchRule::HostFiles(rule) };
     found.watched.folders.extend(known.dirs.into_iter().map(rule));
     found.watched.files.append(&mut known.links);
     found.problems.append(&mut known.problems);
+    for (folder, error) in known.unread {
+        let is_in = |file: &&PathBuf| file.parent() == Some(&folder);
+        let mut kept: Vec<&PathBuf> = memory.good.keys().filter(is_in).collect();
+        kept.sort();
+        let kept = kept.into_iter().filter_map(|file| Some((file.clone(), host_file(search_scope, file)?)));
+        known.files.extend(kept);
+        found.note_unread(&folder, &error);
+    }
     known.files.retain(|(file, _)| walked.binary_search(file).is_err());
     found.read_by = known.files.iter().map(|(file, known)| (file.clone(), known.hosts())).collect();
     known.files
 }
 
-/// Whether it is one of the files in which hosts keep a project's servers. They are found without reading a folder.
-fn is_host_file(search_scope: SearchScope<'_>, file: &Path) -> bool {
-    let folder = &search_scope.config.folder;
-    search_scope.confined && HOST_FILES.iter().any(|known| folder.join(known.path) == file)
+/// The file of this project in which hosts keep its servers, if it is one.
+fn host_file(search_scope: SearchScope<'_>, file: &Path) -> Option<&'static HostProjectFile> {
+    let (known, root) = HostProjectFile::at(file)?;
+    (search_scope.confined && root == search_scope.config.folder).then_some(known)
+}
+
+impl Discovery {
+    fn note_unread(&mut self, folder: &Path, error: &std::io::Error) {
+        self.problems.push(Problem::of(folder, format!("cannot be read: {error}")));
+        self.watched.is_incomplete = true;
+    }
 }
 
 /// The definitions in a file; broken ones are replaced by their last good version.
@@ -341,6 +369,34 @@ mod tests {
         assert_eq!(same(&first, &second), [true, false]);
         write(folder.path(), "mcps/b/.mcp.json", "{");
         assert_eq!(same(&second, &search()), [true, true], "the last good version goes on");
+    }
+
+    #[test]
+    fn files_of_a_folder_that_cannot_be_read_now_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        write(&folder, ".continue/mcpServers/a.json", r#"{"mcpServers": {"a": {"command": "one"}}}"#);
+        write(&folder, ".continue/mcpServers/b.json", r#"{"mcpServers": {"b": {"command": "one"}}}"#);
+        write(&folder, ".cursor/mcp.json", r#"{"mcpServers": {"c": {"command": "one"}}}"#);
+        let memory = &mut LastGoodDefinitions::default();
+        let config = Config::defaults(&folder);
+        let search_scope =
+            SearchScope { config: &config, confined: true, home: Path::new("/h"), data: Path::new("/s") };
+        let mut search = |names_in: NamesIn| {
+            let found = discover_with(search_scope, memory, names_in);
+            let names: Vec<_> = found.definitions.iter().map(|definition| definition.name.clone()).collect();
+            let readers = found.read_by.values().map(|hosts| hosts.to_string()).collect::<Vec<_>>();
+            (names.join(" "), readers.join(" "), found.watched.is_incomplete, found.problems.len())
+        };
+        let expect = |is_incomplete, problems| {
+            ("a b c".to_owned(), "Continue Continue Cursor".to_owned(), is_incomplete, problems)
+        };
+        assert_eq!(search(names_in), expect(false, 0));
+        for _ in 0..2 {
+            assert_eq!(search(|_| Err(std::io::Error::from_raw_os_error(24))), expect(true, 1));
+        }
+        assert_eq!(search(names_in), expect(false, 0));
+        assert_eq!(search(|_| Ok(Vec::new())).0, "c");
     }
 
     #[test]

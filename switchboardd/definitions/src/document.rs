@@ -17,7 +17,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 pub use nearest::nearest;
 use problem::MAX_LINE;
 pub use problem::Problem;
-use strict::{MAX_DEPTH, duplicate, too_deep};
+use strict::{deep, duplicate, too_deep};
 pub use text::{ReadTextError, read_text};
 pub use toml::parse as parse_toml;
 
@@ -97,8 +97,8 @@ impl Document {
             Ok(parsed) => parsed,
             Err((offset, why)) => return failed(offset, why),
         };
-        if let Some(deep) = parsed.as_ref().and_then(|value| too_deep(value, 1)) {
-            return failed(deep, format!("nested deeper than {MAX_DEPTH} levels"));
+        if let Some(at) = parsed.as_ref().and_then(|value| too_deep(value, 1)) {
+            return failed(at, deep());
         }
         // With duplicate members, a reviewer may see one and a program may use the other.
         if let Some((twice, path)) = parsed.as_ref().and_then(|value| duplicate(value, "")) {

@@ -12,8 +12,10 @@ pub mod expand;
 pub mod files;
 pub mod inherited_variables;
 pub mod mask;
+pub mod own_limits;
 #[cfg(test)]
 mod processor_time;
 pub mod suite_name;
 pub mod time;
+pub mod tool_globs;
 pub mod trust;

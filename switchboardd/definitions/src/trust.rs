@@ -22,6 +22,7 @@ pub use warnings::{DIRECTORY_OUTSIDE, container_id_file, secrets_in_arguments, u
 
 use crate::config::Restrictions;
 use crate::definition::{Definition, Launch};
+use crate::own_limits::OwnLimits;
 
 /// Where a definition comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +44,9 @@ pub struct TrustRecord {
     /// When, and through which interface.
     pub at: String,
     pub by: String,
+    /// The limits on its tools that were shown.
+    #[serde(default, skip_serializing_if = "OwnLimits::is_open")]
+    pub limits: OwnLimits,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,11 +76,23 @@ pub enum TrustStatus {
     /// The allowed version keeps serving; the current one awaits approval.
     Outdated {
         pending: Box<Launch>,
+        /// The limits on its tools with the version that awaits approval.
+        limits: OwnLimits,
     },
     /// Nothing of it runs.
     Held,
     /// The user denied it.
     Denied,
+}
+
+impl TrustStatus {
+    /// The limits on tools that come with the version that awaits approval, if one does.
+    pub fn pending_limits<'a>(&'a self, definition: &'a Definition) -> &'a OwnLimits {
+        match self {
+            Self::Outdated { limits, .. } => limits,
+            _ => &definition.limits,
+        }
+    }
 }
 
 impl Trust {
@@ -94,19 +110,25 @@ impl Trust {
         if !denied && self.is_in_root(&definition) {
             return (definition, TrustStatus::Allowed);
         }
-        let trust_status = match (record.map(|record| &record.verdict), &definition.launch) {
-            (Some(Decision::Deny), _) => TrustStatus::Denied,
+        let trust_status = match record.map(|record| (&record.verdict, &record.limits)) {
+            Some((Decision::Deny, _)) => TrustStatus::Denied,
             // A broken update does not count: there is nothing to approve.
-            (Some(Decision::Allow(allowed)), _) => {
-                let allowed_version = Ok((**allowed).clone());
-                match std::mem::replace(&mut Arc::make_mut(&mut definition).launch, allowed_version) {
-                    Ok(waiting) if waiting.digest() != allowed.digest() => {
-                        TrustStatus::Outdated { pending: Box::new(waiting) }
+            Some((Decision::Allow(allowed), allowed_limits)) => {
+                let own = Arc::make_mut(&mut definition);
+                let limits = own.limits.clone();
+                // Stricter limits need no approval.
+                let is_looser = limits.is_looser_than(allowed_limits);
+                if is_looser {
+                    own.limits = allowed_limits.clone();
+                }
+                match std::mem::replace(&mut own.launch, Ok((**allowed).clone())) {
+                    Ok(waiting) if is_looser || waiting.digest() != allowed.digest() => {
+                        TrustStatus::Outdated { pending: Box::new(waiting), limits }
                     }
                     _ => TrustStatus::Allowed,
                 }
             }
-            _ => TrustStatus::Held,
+            None => TrustStatus::Held,
         };
         (definition, trust_status)
     }
@@ -133,7 +155,7 @@ impl Trust {
         let settings = JudgedSettings { in_force, wanted, allowed };
         let trust_status = match (trust_status, &definition.launch) {
             (TrustStatus::Allowed, Ok(launch)) if settings.wait() => {
-                TrustStatus::Outdated { pending: Box::new(launch.clone()) }
+                TrustStatus::Outdated { pending: Box::new(launch.clone()), limits: definition.limits.clone() }
             }
             (trust_status, _) => trust_status,
         };
@@ -164,12 +186,13 @@ mod tests {
             file: "/w/mcps/x/.mcp.json".into(),
             at: None,
             unclear_in: None,
+            limits: Default::default(),
         }
     }
 
     fn said(verdict: Decision) -> Trust {
-        let restrictions = Restrictions::default();
-        let record = TrustRecord { verdict, restrictions, at: String::new(), by: String::new() };
+        let (restrictions, limits) = (Restrictions::default(), OwnLimits::default());
+        let record = TrustRecord { verdict, restrictions, limits, at: String::new(), by: String::new() };
         let names = BTreeMap::from([("x".to_owned(), record)]);
         Trust { records: [("/w/mcps/x/.mcp.json".into(), names)].into(), roots: Vec::new() }
     }
@@ -202,8 +225,12 @@ mod tests {
     #[test]
     fn a_changed_version_waits_and_the_allowed_one_serves() {
         let waiting = Box::new(definition("b").launch.unwrap());
-        let runs =
-            check(&allowed("a"), "b", &Provenance::Workspace, &TrustStatus::Outdated { pending: waiting });
+        let runs = check(
+            &allowed("a"),
+            "b",
+            &Provenance::Workspace,
+            &TrustStatus::Outdated { pending: waiting, limits: OwnLimits::default() },
+        );
         assert_eq!(runs.command().unwrap().cmd, Template::text("a"));
         let broken = Definition { launch: Err("no command".to_owned()), ..definition("a") };
         let (runs, trust_status) = allowed("a").judge(Arc::new(broken), &Provenance::Workspace);

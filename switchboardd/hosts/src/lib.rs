@@ -2,7 +2,6 @@
 //! Switchboard and remove it again. No call passes through here.
 
 mod change;
-mod globs;
 pub mod import;
 mod json;
 pub mod limits;
@@ -211,4 +210,49 @@ pub fn url(entry: &Value) -> Option<&str> {
 /// Whether the entry is disabled in its host.
 pub fn is_off(entry: &Value) -> bool {
     entry["disabled"] == true || entry["enabled"] == false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table::HOSTS;
+
+    #[test]
+    fn no_depth_of_nesting_overflows_the_stack() {
+        let many = 100_000;
+        let around = |open: &str, middle: &str, close: &str| open.repeat(many) + middle + &close.repeat(many);
+        let dotted = vec!["a"; many].join(".");
+        let steps: String = (0..2_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+        let texts = [
+            around("[", "", "]"),
+            around(r#"{"a":"#, "1", "}"),
+            format!(r#"{{"mcpServers":{}}}"#, around(r#"{"a":"#, "1", "}")),
+            format!(r#"{{"projects":{}}}"#, around("[", "", "]")),
+            around("// ", "\n{", ""),
+            around("/*", "{", "*/"),
+            format!("{dotted} = 1"),
+            format!("[{dotted}]"),
+            format!("[[{dotted}]]"),
+            format!("x = {{ {dotted} = 1 }}"),
+            format!("x = {}", around("{ a = ", "1", " }")),
+            format!("mcpServers: {}", around("[", "", "]")),
+            format!("mcpServers: {}", around("{a: ", "1", "}")),
+            around("- ", "a", ""),
+            around("? ", "a", ""),
+            around("&a ", "a", ""),
+            around("!t ", "a", ""),
+            steps,
+        ];
+        let mut seen = Vec::new();
+        for host in &HOSTS {
+            if seen.contains(&host.format) {
+                continue;
+            }
+            seen.push(host.format);
+            for text in &texts {
+                let _ = host.format.read(text);
+                let _ = host.with_shim(text, "/opt/bin/switchboard");
+                let _ = host.without_shim(text, 0);
+            }
+        }
+    }
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use self::rules::{HostRules, Verdict};
-use super::globs::{ALL, are_apart, common, covers, covers_all, literal};
 use super::{Host, ServerEntry};
+use switchboard_definitions::tool_globs::{ALL, are_apart, common, covers, covers_all, literal};
 
 /// The tools of a server that may be used, in globs as `expose` has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::globs::covers_all;
 use super::limits::ToolLimits;
 use super::tree::Tree;
 use super::{HostFileError, json};
+use switchboard_definitions::tool_globs::covers_all;
 
 /// What `import` sets for a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -16,6 +16,8 @@ pub(super) fn read(text: &str) -> Result<HostFileContents, HostFileError> {
 }
 
 pub(super) fn parse(text: &str) -> Result<Document<&str>, HostFileError> {
+    // Limits the depth of the whole file. `Document` limits that of each key, and recurses through all of them.
+    parse_toml(text).map_err(|(offset, why)| HostFileError::at(text, offset, why))?;
     Document::parse(text).map_err(|error| {
         let why = format!("not valid TOML: {}", error.message().lines().next().unwrap_or_default());
         match error.span() {

@@ -65,16 +65,16 @@ impl Catalog {
         self.why_not_shown(name).unwrap_or_else(unknown)
     }
 
-    /// Why a server of this name, which is defined, is not shown here. `name`: its own, or that of its suite.
+    /// Why a server of this name, which is defined, is not shown here. `name`: its own, or that of its suite. Models
+    /// read it: it names no folder of another project.
     pub fn why_not_shown(&self, name: &str) -> Option<String> {
         let limited = self.personal.entries.iter().find_map(|entry| {
-            let (child, settings) = (&entry.definition.name, self.personal.config.suite(&entry.definition.name));
-            let folders = settings.workspaces.as_ref()?;
+            let (child, settings) =
+                (&entry.definition.name, self.personal.config.suite(&entry.definition.name));
+            settings.workspaces.as_ref()?;
             let is_here = self.by_child.contains_key(child);
             (!is_here && is_named(name, child, settings.suite_name.as_deref())).then(|| {
-                let folders: Vec<_> = folders.iter().map(|folder| format!("`{}`", folder.display())).collect();
-                let where_shown = if folders.is_empty() { "nowhere".to_owned() } else { folders.join(" and ") };
-                format!("server `{child}` is shown in sessions of {where_shown} only (`suites.{child}.workspaces`)")
+                format!("server `{child}` is not shown in this project (`suites.{child}.workspaces`)")
             })
         });
         limited.or_else(|| {

@@ -14,6 +14,7 @@ use switchboard_definitions::discover::{
 };
 use switchboard_definitions::document::Problem;
 use switchboard_definitions::files::{describe_path_error, others_can_write};
+use switchboard_definitions::own_limits::OwnLimits;
 use switchboard_definitions::trust::{JudgedDefinition, Provenance, Trust, TrustStatus, TrustStore};
 use switchboard_wire::event_loop::may_block;
 
@@ -25,11 +26,24 @@ pub struct Layer {
     pub entries: Vec<JudgedDefinition>,
     /// Definitions that the user denied.
     pub denied: Vec<Arc<Definition>>,
+    /// Definitions that launch the same as another one, which stands for them.
+    pub duplicates: Vec<DuplicateDefinition>,
+    /// Held definitions whose name is that of another held one: the user may choose them instead.
+    pub rivals: Vec<JudgedDefinition>,
     pub problems: Vec<Problem>,
     pub watched: WatchedPaths,
     /// The stored manifests of its servers, until a catalog has created their pools.
     // A leaf lock: held only to put them there or to take them.
     pub manifests: Mutex<Vec<Arc<Manifest>>>,
+}
+
+/// A definition in one file that launches the same as one in another.
+#[derive(Debug)]
+pub struct DuplicateDefinition {
+    pub definition: Arc<Definition>,
+    pub is_denied: bool,
+    /// File and name of the one that stands for it.
+    pub of: (PathBuf, String),
 }
 
 /// Locations shared by all layers.
@@ -227,11 +241,13 @@ impl Layer {
             config,
             entries: Vec::new(),
             denied: Vec::new(),
+            duplicates: Vec::new(),
+            rivals: Vec::new(),
             problems: found.problems,
             watched: found.watched,
             manifests: Mutex::default(),
         };
-        let mut digests = Vec::new();
+        let mut judged = Vec::new();
         for definition in found.definitions {
             let provenance = provenance(&definition.file);
             let (read_by, launch) = launches.readers(&definition);
@@ -252,46 +268,69 @@ impl Layer {
                 let message = format!("`{}` is held: {how}", definition.name);
                 layer.problems.push(Problem { at: definition.at, ..Problem::of(&definition.file, message) });
             }
-            match trust_status {
-                TrustStatus::Denied => layer.denied.push(definition),
-                trust_status => {
-                    layer.entries.push(JudgedDefinition {
-                        definition,
-                        trust_status,
-                        why_held,
-                        read_by,
-                        settings,
-                    });
-                    digests.push(launch);
-                }
+            let other_limits = OwnLimits::default();
+            let judged_definition =
+                JudgedDefinition { definition, trust_status, why_held, read_by, settings, other_limits };
+            judged.push((judged_definition, launch));
+        }
+        for entry in layer.drop_duplicates(judged) {
+            match entry.trust_status {
+                TrustStatus::Denied => layer.denied.push(entry.definition),
+                _ => layer.entries.push(entry),
             }
         }
-        layer.drop_duplicates(&digests);
         layer.resolve_name_clashes();
         layer
     }
 
-    /// Keeps one of the definitions that launch the same: the first of those that the user decided on furthest.
-    /// `digests`: of the launches, for each entry; `None` if no other can be the same.
-    fn drop_duplicates(&mut self, digests: &[Option<String>]) {
-        let rank = |at: usize| match self.entries[at].trust_status {
-            TrustStatus::Allowed => 0,
-            TrustStatus::Outdated { .. } => 1,
-            TrustStatus::Held | TrustStatus::Denied => 2,
+    /// Keeps one of the definitions that launch the same: one that the user denied, else the first of those that the
+    /// user decided on furthest. Each comes with the digest of its launch; `None` if no other can be the same.
+    fn drop_duplicates(&mut self, judged: Vec<(JudgedDefinition, Option<String>)>) -> Vec<JudgedDefinition> {
+        let rank = |at: usize| match judged[at].0.trust_status {
+            TrustStatus::Denied => 0,
+            TrustStatus::Allowed => 1,
+            TrustStatus::Outdated { .. } => 2,
+            TrustStatus::Held => 3,
         };
         let mut kept: HashMap<&str, usize> = HashMap::new();
-        for (at, digest) in digests.iter().enumerate() {
+        for (at, (_, digest)) in judged.iter().enumerate() {
             let Some(digest) = digest else { continue };
             let best = kept.entry(digest).or_insert(at);
             if rank(at) < rank(*best) {
                 *best = at;
             }
         }
-        let mut stays = digests
-            .iter()
-            .enumerate()
-            .map(|(at, digest)| digest.as_ref().is_none_or(|digest| kept.get(digest.as_str()) == Some(&at)));
-        self.entries.retain(|_| stays.next().unwrap_or(true));
+        let place = |at: usize| {
+            let Definition { file, name, .. } = &*judged[at].0.definition;
+            (file.clone(), name.clone())
+        };
+        let standing = judged.iter().enumerate().map(|(at, (_, digest))| {
+            let stands = digest.as_ref().and_then(|digest| kept.get(digest.as_str()).copied());
+            stands.filter(|stands| *stands != at).map(place)
+        });
+        let standing: Vec<_> = standing.collect();
+        let mut limits: HashMap<(PathBuf, String), OwnLimits> = HashMap::new();
+        for ((entry, _), of) in judged.iter().zip(&standing) {
+            if let Some(of) = of.as_ref().filter(|_| !entry.definition.limits.is_open()) {
+                limits.entry(of.clone()).or_default().restrict(&entry.definition.limits);
+            }
+        }
+        let mut stay = Vec::new();
+        for ((entry, _), of) in judged.into_iter().zip(standing) {
+            match of {
+                None => {
+                    let place = (entry.definition.file.clone(), entry.definition.name.clone());
+                    let other_limits = limits.remove(&place).unwrap_or_default();
+                    stay.push(JudgedDefinition { other_limits, ..entry });
+                }
+                Some(of) => {
+                    let is_denied = entry.trust_status == TrustStatus::Denied;
+                    let definition = entry.definition;
+                    self.duplicates.push(DuplicateDefinition { definition, is_denied, of });
+                }
+            }
+        }
+        stay
     }
 
     /// Resolves duplicate names: the first definition wins, but a held one gives way to one that is not.
@@ -309,6 +348,9 @@ impl Layer {
             let message = format!("`{name}` is already defined in `{used}`, which is used");
             let Definition { at, file, .. } = &*loser.definition;
             self.problems.push(Problem { at: *at, ..Problem::of(file, message) });
+            if rival.trust_status == TrustStatus::Held {
+                self.rivals.push(loser);
+            }
         }
         self.entries = settled;
     }
@@ -339,6 +381,8 @@ impl Layer {
             && self.entries == other.entries
             && self.denied == other.denied
             && self.problems == other.problems
+            // A new folder is to be watched, also while it is empty.
+            && self.watched == other.watched
     }
 
     pub fn config_file(root: &Path) -> PathBuf {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use switchboard_definitions::config::Restrictions;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
+use switchboard_definitions::own_limits::OwnLimits;
 use switchboard_definitions::trust::view::{ShownValues, View};
 use switchboard_definitions::trust::{Decision, JudgedSettings, TrustRecord, TrustStatus, project_files};
 use switchboard_mcp::methods;
@@ -34,6 +35,7 @@ struct ConsentQuestion {
     /// Includes the program that was found for it.
     launch: Launch,
     restrictions: Restrictions,
+    limits: OwnLimits,
     host: String,
 }
 
@@ -64,6 +66,7 @@ pub(super) async fn ask(
         caller: caller.clone(),
         definition: suite.definition.clone(),
         waiting: waiting.clone(),
+        limits: suite.trust_status.pending_limits(&suite.definition).clone(),
         before: before.cloned(),
         settings: suite.judged.clone(),
     };
@@ -81,6 +84,7 @@ struct ConsentRequest {
     caller: Arc<Caller>,
     definition: Arc<Definition>,
     waiting: Launch,
+    limits: OwnLimits,
     before: Option<Launch>,
     settings: JudgedSettings,
 }
@@ -98,9 +102,10 @@ impl ConsentRequest {
         // Ask once per session for each version of a server and each program that was found for it.
         let Definition { file, name, .. } = &*self.definition;
         if !self.session.may_ask(&format!(
-            "{file:?} {name:?} {} {program:?} {:?}",
+            "{file:?} {name:?} {} {program:?} {:?} {}",
             launch.digest(),
-            self.settings.wanted
+            self.settings.wanted,
+            self.limits
         )) {
             return None;
         }
@@ -113,6 +118,7 @@ impl ConsentRequest {
             launch: &launch,
             program: program.as_deref().map(Ok),
             before: self.before.as_ref(),
+            limits: &self.limits,
             root: &root,
             is_masked: false,
             values: ShownValues::Definition,
@@ -125,8 +131,8 @@ impl ConsentRequest {
             view.lines().join("\n")
         );
         let host = self.caller.profile().client_name().unwrap_or_else(|| "a host".to_owned());
-        let restrictions = self.settings.wanted;
-        let asked = ConsentQuestion { definition: self.definition, launch, restrictions, host };
+        let (restrictions, limits) = (self.settings.wanted, self.limits);
+        let asked = ConsentQuestion { definition: self.definition, launch, restrictions, limits, host };
         let (told, answered) = oneshot::channel();
         put(&self.daemon, &self.caller, &message, asked, told).then_some(answered)
     }
@@ -185,7 +191,7 @@ async fn note(daemon: &Arc<Daemon>, asked: ConsentQuestion, decision: Option<&st
     let allows = verdict != Decision::Deny;
     let by = format!("the user in {:?}, asked there", asked.host);
     let at = switchboard_definitions::time::utc(SystemTime::now());
-    let record = TrustRecord { verdict, restrictions: asked.restrictions, at, by };
+    let record = TrustRecord { verdict, restrictions: asked.restrictions, limits: asked.limits, at, by };
     let (store, definition) = (daemon.workspace_loader.locations.trust.clone(), asked.definition);
     let (file, name) = (definition.file.clone(), definition.name.clone());
     let (shown, child) = (file.display().to_string(), name.clone());

@@ -17,6 +17,7 @@ use serde_json::json;
 use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::hop::Draining;
 
+use super::auth::Access;
 use super::discovery::{no_such, record_json};
 use super::errors::{HttpError, json_response};
 use super::request_body::read_body;
@@ -163,5 +164,5 @@ async fn find_suite(
             return Ok((catalog.clone(), at));
         }
     }
-    Err(no_such(name, &catalogs.iter().map(|catalog| &**catalog).collect::<Vec<_>>()))
+    Err(no_such(name, &catalogs.iter().map(|catalog| &**catalog).collect::<Vec<_>>(), Access::Full))
 }

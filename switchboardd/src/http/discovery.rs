@@ -66,7 +66,7 @@ pub(super) async fn suite(
     uri: Uri,
 ) -> Result<Response, HttpError> {
     let catalog = workspace_of(&daemon, access, &uri).await.catalog();
-    Ok(one(&catalog, named(&catalog, &name)?, access))
+    Ok(one(&catalog, named(&catalog, &name, access)?, access))
 }
 
 pub(super) async fn tools(
@@ -76,7 +76,7 @@ pub(super) async fn tools(
     uri: Uri,
 ) -> Result<Response, HttpError> {
     let catalog = workspace_of(&daemon, access, &uri).await.catalog();
-    let suite = named(&catalog, &name)?;
+    let suite = named(&catalog, &name, access)?;
     if access == Access::Names {
         return Err(HttpError::NoToken);
     }
@@ -212,14 +212,16 @@ fn problems(catalog: &Catalog) -> Vec<String> {
 }
 
 /// Finds a suite by its own name or its server's; the error suggests the nearest name.
-fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, HttpError> {
-    catalog.find_suite(name).ok_or_else(|| no_such(name, &[catalog]))
+fn named<'c>(catalog: &'c Catalog, name: &str, access: Access) -> Result<&'c Suite, HttpError> {
+    catalog.find_suite(name).ok_or_else(|| no_such(name, &[catalog], access))
 }
 
-pub(super) fn no_such(name: &str, catalogs: &[&Catalog]) -> HttpError {
+/// Without a token, nothing tells a server that is not shown from one that does not exist.
+pub(super) fn no_such(name: &str, catalogs: &[&Catalog], access: Access) -> HttpError {
     let suites = || catalogs.iter().flat_map(|catalog| &catalog.suites);
     let near = nearest(name, suites().flat_map(|suite| [suite.name.as_str(), suite.child_name()]));
-    let known = catalogs.iter().find_map(|catalog| catalog.why_not_shown(name));
+    let mut told = catalogs.iter().filter(|_| access != Access::Names);
+    let known = told.find_map(|catalog| catalog.why_not_shown(name));
     let hint = match (known, near) {
         (Some(why), _) => format!("; {why}"),
         (None, Some(near)) => format!("; did you mean `{near}`?"),

@@ -92,7 +92,8 @@ fn replay(daemon: &Arc<Daemon>, session: &Arc<Session>, message: &RawValue) {
             });
         }
         Ok(Message::Notification { method, params }) => {
-            face::on_notification(daemon, session, &method.name(), params)
+            face::on_notification(daemon, session, &method.name(), params);
+            face::host_root::ask(daemon, session, &method.name());
         }
         Ok(Message::Response { .. }) | Err(_) => {}
     }

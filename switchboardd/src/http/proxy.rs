@@ -88,6 +88,9 @@ fn describe(
         Face::Aggregate => Ok(discovery::overview(catalog, access)),
         Face::Child(name) => match catalog.child(name) {
             Some(suite) => Ok(discovery::one(catalog, suite, access)),
+            None if access == Access::Names => {
+                Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()))
+            }
             None => Err(HttpError::NotFound(catalog.no_such_child(name))),
         },
     }
@@ -190,6 +193,7 @@ where
         }
         Message::Notification { method, params } => {
             face::on_notification(daemon, &session, &method.name(), params);
+            face::host_root::ask(daemon, &session, &method.name());
             Ok(with_watermark(&session, Err(StatusCode::ACCEPTED)))
         }
         Message::Response { id, .. } => {

@@ -379,6 +379,7 @@ mod tests {
             file: "/f".into(),
             at: None,
             unclear_in: None,
+            limits: Default::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Loads a directory's workspace when a host enters it, and evicts it when all hosts have left.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -146,6 +146,34 @@ impl WorkspaceLoader {
         {
             session.set_workspace(workspace);
             self.services.lists_changed.notify_one();
+        }
+    }
+
+    /// Moves a session into the workspace of this folder, if it can be one.
+    pub async fn join_workspace(self: Arc<Self>, session: Arc<Session>, folder: PathBuf) {
+        let arrival = tokio::spawn(self.clone().load_workspace(folder));
+        self.attach_workspace(session, arrival).await;
+    }
+
+    /// Moves each session into the workspace that its folder belongs to now: a file above it can begin or end a project.
+    pub async fn rejoin_sessions(self: &Arc<Self>) {
+        let mut folders: BTreeMap<PathBuf, Vec<Arc<Session>>> = BTreeMap::new();
+        for session in self.sessions.all() {
+            if let Some(folder) = session.folder.clone() {
+                folders.entry(folder).or_default().push(session);
+            }
+        }
+        let resolve = |(folder, sessions): (PathBuf, Vec<Arc<Session>>)| {
+            let loader = self.clone();
+            tokio::spawn(async move { (loader.workspace(Some(&folder)).await, sessions) })
+        };
+        for resolved in folders.into_iter().map(resolve).collect::<Vec<_>>() {
+            let Ok((workspace, mut sessions)) = resolved.await else { continue };
+            sessions.retain(|session| workspace.root.is_some() && !session.is_in(&workspace));
+            for session in sessions {
+                session.set_workspace(workspace.clone());
+                self.services.lists_changed.notify_one();
+            }
         }
     }
 

@@ -36,6 +36,7 @@ tests! {
     values: targets::wire::VALUES,
     documents: targets::definitions::DOCUMENTS,
     project_files: targets::definitions::PROJECT_FILES,
+    toml: targets::toml::TOML,
     expansion: targets::definitions::EXPANSION,
     env_files: targets::definitions::ENV_FILES,
     globs: targets::definitions::GLOBS,

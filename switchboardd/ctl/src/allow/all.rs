@@ -74,7 +74,7 @@ async fn roots(args: &Args, local: &LocalConfig) -> BTreeSet<PathBuf> {
 /// Shows all that waits in one project and asks once. `None` if nothing waits; false if something is left.
 async fn consider_all(local: &LocalConfig, project: &str, candidates: &[Candidate]) -> Option<bool> {
     let mut asked: Vec<(&Candidate, Shown)> = Vec::new();
-    for candidate in candidates.iter().filter(|candidate| !candidate.denied) {
+    for candidate in candidates.iter().filter(|candidate| !candidate.denied && !candidate.is_second) {
         // A server whose program has changed waits, too.
         if let Some(shown) = shown(local, candidate).await
             && (waits(candidate) || candidate.before.is_some())
@@ -113,7 +113,7 @@ async fn consider_all(local: &LocalConfig, project: &str, candidates: &[Candidat
     for (candidate, shown) in asked {
         if let Some(wanted) = shown.wanted {
             say!("{}", visible(&candidate.definition.name));
-            complete &= allow(local, candidate, wanted);
+            complete &= allow(local, candidate, &wanted);
         }
     }
     Some(complete)

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::SystemTime;
 
 use switchboard_definitions::config::Restrictions;
+use switchboard_definitions::own_limits::OwnLimits;
 use switchboard_definitions::trust::{Decision, TrustRecord};
 
 use crate::output::is_terminal;
@@ -49,8 +50,8 @@ pub(crate) fn who() -> String {
     format!("uid {} on {terminal}", rustix::process::getuid().as_raw())
 }
 
-pub(crate) fn record(verdict: Decision, restrictions: Restrictions) -> TrustRecord {
-    TrustRecord { verdict, restrictions, at: now(), by: who() }
+pub(crate) fn record(verdict: Decision, restrictions: Restrictions, limits: OwnLimits) -> TrustRecord {
+    TrustRecord { verdict, restrictions, at: now(), by: who(), limits }
 }
 
 pub(crate) fn now() -> String {

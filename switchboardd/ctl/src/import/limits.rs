@@ -12,7 +12,8 @@ use switchboard_hosts::limits::rules::{HostRules, RuleFile};
 use switchboard_hosts::machine::Machine;
 use switchboard_hosts::suite_settings::{SuiteSettings, confirmed, exposed, with_settings, workspaces};
 use switchboard_hosts::swap::{Edit, swap};
-use switchboard_hosts::{Host, HostFileError};
+use switchboard_hosts::{Host, HostFileError, ServerEntry};
+use switchboardd::Locations;
 
 use super::{ImportOutcome, ImportResult};
 use crate::add::PersonalConfig;
@@ -30,6 +31,29 @@ pub(super) fn rules(
         files.push(RuleFile { path, project, text });
     }
     HostRules::read(host, own, &files)
+}
+
+/// Whether sessions can be in the project of an entry. Else its server would be shown nowhere.
+pub(super) fn project(own: &PersonalConfig, entry: &ServerEntry) -> Result<(), String> {
+    let Some(project) = &entry.project else { return Ok(()) };
+    if !project.is_absolute() {
+        return Err(format!("its project `{}` is not an absolute path", project.display()));
+    }
+    // A folder that is gone may come back.
+    let Ok(real) = project.canonicalize() else { return Ok(()) };
+    let locations = Locations::new(&own.home, &own.config.folder, &[]);
+    match locations.workspace(project, &own.config) {
+        Some(root) if root == real => Ok(()),
+        Some(root) => Err(format!(
+            "it is for `{}`, whose sessions belong to the project `{}`; it stays where it is",
+            project.display(),
+            root.display()
+        )),
+        None => Err(format!(
+            "it is for `{}`, which cannot be a project of Switchboard; it stays where it is",
+            project.display()
+        )),
+    }
 }
 
 /// The settings for every server that is imported. All hosts' limits count: where they cannot be carried over

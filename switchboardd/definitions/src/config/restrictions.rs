@@ -118,6 +118,7 @@ impl SuiteConfig {
         self.confirm = Confirm {
             destructive: restrictions.confirm_destructive,
             named: compiled(&restrictions.confirm, true),
+            of_file: None,
         };
         self.expose = Expose {
             allow: restrictions
@@ -126,6 +127,7 @@ impl SuiteConfig {
                 .map(|globs| compiled(globs, false).unwrap_or_default())
                 .collect(),
             deny: compiled(&restrictions.deny, true),
+            of_file: None,
         };
     }
 }

@@ -1,6 +1,8 @@
 //! Turns one entry of a `.mcp.json`, in the spelling of any host, into a definition.
 
 mod headers;
+mod keys;
+pub(super) mod limits;
 mod own_program;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,76 +12,13 @@ use std::time::Duration;
 use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport};
 use crate::document::{Fields, Node};
 use crate::expand::{Dialect, ExpansionContext, Template};
+use crate::own_limits::OwnLimits;
 use headers::headers;
+pub(super) use keys::COMMAND;
+pub use keys::ENTRY;
+use keys::{OTHER_HOSTS_KEYS, PLUGIN};
 pub(super) use own_program::is_switchboard;
 use own_program::would_start_switchboard;
-
-/// Keys of `command` in a file with one server.
-pub(super) const COMMAND: [&str; 6] = ["cmd", "args", "env", "envFile", "passEnv", "cwd"];
-/// Keys of an entry.
-pub const ENTRY: [&str; 21] = [
-    "type",
-    "command",
-    "args",
-    "env",
-    "environment",
-    "envFile",
-    "passEnv",
-    "env_vars",
-    "cwd",
-    "url",
-    "httpUrl",
-    "serverUrl",
-    "headers",
-    "http_headers",
-    "env_http_headers",
-    "bearer_token_env_var",
-    "timeout",
-    "description",
-    "disabled",
-    "enabled",
-    "transport",
-];
-/// Keys that other hosts use for themselves; they are ignored.
-const OTHER_HOSTS_KEYS: [&str; 36] = [
-    "alwaysAllow",
-    "alwaysLoad",
-    "auth",
-    "authProviderType",
-    "autoApprove",
-    "default_tools_approval_mode",
-    "dev",
-    "disabledTools",
-    "disabled_tools",
-    "enabled_tools",
-    "excludeTools",
-    "gallery",
-    "headersHelper",
-    "http_headers_helper",
-    "icon",
-    "id",
-    "includeTools",
-    "metadata",
-    "name",
-    "oauth",
-    "remote",
-    "requestOptions",
-    "required",
-    "sandbox",
-    "sandboxEnabled",
-    "scopes",
-    "settings",
-    "source",
-    "startup_timeout_sec",
-    "supports_parallel_tool_calls",
-    "tool_timeout_sec",
-    "tools",
-    "trust",
-    "version",
-    "watchPaths",
-    "$schema",
-];
-const PLUGIN: [&str; 7] = ["type", "command", "args", "env", "cwd", "url", "headers"];
 
 /// A `timeout` from here on is in milliseconds, a smaller one in seconds. Hosts do not agree on the unit.
 const MILLISECONDS_FROM: f64 = 1000.0;
@@ -96,15 +35,30 @@ pub struct EntryLocation<'a> {
     pub variables: &'a dyn Fn(&Path) -> EnvFileResult,
 }
 
-/// `None` for an entry without a usable name, and for one that is turned off.
-pub(super) fn read(name: &str, node: &Node<'_>, location: &EntryLocation<'_>) -> Option<Definition> {
+/// `None` for an entry without a usable name, and for one that is turned off. `is_limited`: whether its limits on tools
+/// count.
+pub(super) fn read(
+    name: &str,
+    node: &Node<'_>,
+    location: &EntryLocation<'_>,
+    is_limited: bool,
+) -> Option<Definition> {
     let name = valid_name(node, name.to_owned())?;
     let Some(fields) = node.object() else {
         let launch = Err("its entry is not an object".to_owned());
         let file = location.file.to_owned();
         let at = node.at();
-        let unclear_in = None;
-        return Some(Definition { name, description: None, launch, timeout: None, file, at, unclear_in });
+        let (unclear_in, limits) = (None, OwnLimits::default());
+        return Some(Definition {
+            name,
+            description: None,
+            launch,
+            timeout: None,
+            file,
+            at,
+            unclear_in,
+            limits,
+        });
     };
     if is_off(&fields) {
         node.note(format!("`{name}` is turned off, and left out"));
@@ -115,7 +69,8 @@ pub(super) fn read(name: &str, node: &Node<'_>, location: &EntryLocation<'_>) ->
         fields.reject_unknown(&PLUGIN);
     } else {
         fields.reject_unknown(&[&ENTRY[..], &OTHER_HOSTS_KEYS].concat());
-        fields.note_foreign(&OTHER_HOSTS_KEYS);
+        let foreign = OTHER_HOSTS_KEYS.into_iter().filter(|key| !(is_limited && limits::KEYS.contains(key)));
+        fields.note_foreign(&foreign.collect::<Vec<_>>());
     }
     let launch = match fields.get("transport").and_then(|nested| nested.object()) {
         Some(nested) => {
@@ -126,7 +81,14 @@ pub(super) fn read(name: &str, node: &Node<'_>, location: &EntryLocation<'_>) ->
     };
     let launch =
         launch.and_then(|launch| if is_plugin { contained(&fields, launch, location) } else { Ok(launch) });
-    Some(Definition { at: node.at(), ..definition(&fields, name, launch, location) })
+    let mut definition = Definition { at: node.at(), ..definition(&fields, name, launch, location) };
+    if is_limited {
+        match limits::read(&fields) {
+            Ok(limits) => definition.limits = limits,
+            Err(why) => definition.launch = Err(why),
+        }
+    }
+    Some(definition)
 }
 
 pub(super) fn definition(
@@ -137,7 +99,8 @@ pub(super) fn definition(
 ) -> Definition {
     let description = fields.get("description").and_then(|node| node.text());
     let (timeout, file) = (timeout(fields), location.file.to_owned());
-    Definition { name, description, launch, timeout, file, at: None, unclear_in: None }
+    let limits = OwnLimits::default();
+    Definition { name, description, launch, timeout, file, at: None, unclear_in: None, limits }
 }
 
 /// Names appear in routes, tool names and messages, so they must be printable and short.

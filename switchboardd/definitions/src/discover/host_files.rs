@@ -2,6 +2,7 @@
 //! them. What a host reads itself is not shown to it a second time.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -71,6 +72,12 @@ impl ProjectHost {
 
     pub fn name(self) -> &'static str {
         HOSTS[self as usize].2
+    }
+
+    /// Whether it also reads the files of the folders above the one that it works in. Of one that does not, all files but
+    /// those of its own folder are unread.
+    pub fn searches_parents(self) -> bool {
+        matches!(self, ClaudeCode | Codex | OpenCode)
     }
 }
 
@@ -219,6 +226,7 @@ pub fn unread_files(root: &Path) -> Vec<PathBuf> {
     let is_one =
         |path: &PathBuf| path.extension().and_then(OsStr::to_str).is_some_and(|end| ends.contains(&end));
     let mut found: Vec<PathBuf> = names_in(&root.join(folder))
+        .unwrap_or_default()
         .into_iter()
         .map(|name| root.join(folder).join(name))
         .filter(is_one)
@@ -237,6 +245,8 @@ pub(super) struct FoundHostFiles {
     /// Links to folders, which may be redirected.
     pub(super) links: Vec<PathBuf>,
     pub(super) problems: Vec<Problem>,
+    /// Folders that the system could not read now, and why: which files they hold is unknown.
+    pub(super) unread: Vec<(PathBuf, io::Error)>,
 }
 
 /// The rule of a folder: what of it leads to a file of the table.
@@ -253,13 +263,13 @@ impl HostFileRule {
     }
 }
 
-/// Finds the files below `root`. No folder outside of it is entered, also not through links.
-pub(super) fn find(root: &Path, home: &Path) -> FoundHostFiles {
+/// Finds the files below `root`. No folder outside of it is entered, also not through links. `names_in`: lists a folder.
+pub(super) fn find(root: &Path, home: &Path, names_in: NamesIn) -> FoundHostFiles {
     let mut found = FoundHostFiles::default();
     let Ok(real_root) = root.canonicalize() else { return found };
     found.watch(&real_root, "");
     for known in &HOST_FILES {
-        found.add(root, &real_root, home, known);
+        found.add(root, &real_root, home, known, names_in);
     }
     found
 }
@@ -272,13 +282,33 @@ impl FoundHostFiles {
         }
     }
 
-    fn add(&mut self, root: &Path, real_root: &Path, home: &Path, known: &'static HostProjectFile) {
+    fn add(
+        &mut self,
+        root: &Path,
+        real_root: &Path,
+        home: &Path,
+        known: &'static HostProjectFile,
+        names_in: NamesIn,
+    ) {
         let mut real = real_root.to_owned();
         let mut end = 0;
         let mut parts = known.path.split('/').peekable();
         while let Some(part) = parts.next() {
             if parts.peek().is_none() {
-                return self.add_files(root, &real, home, known, part);
+                let names = match part.starts_with('*') {
+                    true => names_in(&real),
+                    false => Ok(vec![part.into()]),
+                };
+                let written = root.join(known.path);
+                let written = written.parent().unwrap_or(root);
+                return match names {
+                    Ok(mut names) => {
+                        names.retain(|name| is_named(name, part));
+                        self.add_files(written, &real, home, known, names);
+                    }
+                    Err(error) if is_temporary(&error) => self.unread.push((written.to_owned(), error)),
+                    Err(_) => {}
+                };
             }
             end += part.len() + 1;
             let folder = real.join(part);
@@ -293,21 +323,16 @@ impl FoundHostFiles {
         }
     }
 
+    /// `written`: the folder as the project names it.
     fn add_files(
         &mut self,
-        root: &Path,
+        written: &Path,
         folder: &Path,
         home: &Path,
         known: &'static HostProjectFile,
-        part: &str,
+        mut names: Vec<OsString>,
     ) {
-        let mut names: Vec<OsString> = match part.starts_with('*') {
-            true => names_in(folder).into_iter().filter(|name| is_named(name, part)).collect(),
-            false => vec![part.into()],
-        };
         names.sort();
-        let written = root.join(known.path);
-        let written = written.parent().unwrap_or(root);
         if names.len() > MAX_FILES {
             let message = format!("more than {MAX_FILES} files with servers; the rest is left out");
             self.problems.push(Problem::of(written, message));
@@ -328,10 +353,18 @@ pub(super) fn identity(folder: &Path) -> Option<(u64, u64)> {
     Some((meta.dev(), meta.ino()))
 }
 
-fn names_in(folder: &Path) -> Vec<OsString> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+pub(super) type NamesIn = fn(&Path) -> io::Result<Vec<OsString>>;
+
+pub(super) fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
+    let entries = std::fs::read_dir(folder)?;
     // More than anybody has, so that a hostile folder costs little.
-    entries.take(64 * MAX_FILES).map(|entry| entry.file_name()).collect()
+    entries.take(64 * MAX_FILES).map(|entry| Ok(entry?.file_name())).collect()
+}
+
+/// Whether the folder may be readable in a moment: no descriptors or no memory are left, or its disk did not answer.
+pub(super) fn is_temporary(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    !matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// Whether a name is this part of a path; `*.json` stands for every name with that end.
@@ -422,7 +455,7 @@ mod tests {
         write(&home.join(".gemini/settings.json"));
         std::fs::create_dir_all(root.join(".gemini")).unwrap();
         std::fs::hard_link(home.join(".gemini/settings.json"), root.join(".gemini/settings.json")).unwrap();
-        let found = find(&root, &home);
+        let found = find(&root, &home, names_in);
         let files: Vec<_> = found.files.iter().map(|(file, _)| file.strip_prefix(&root).unwrap()).collect();
         let expect = [".mcp.json", ".continue/mcpServers/a.json", ".continue/mcpServers/b.json"];
         assert_eq!(files, expect.map(Path::new));

@@ -79,7 +79,19 @@ pub fn read_host_file(
         if known.key == "servers" {
             location.context.inputs = inputs(fields);
         }
-        Some(many(&node.object()?, &location, true))
+        let mut definitions = many(&node.object()?, &location, true);
+        for definition in &mut definitions {
+            let rules = match known.key {
+                "mcp" => entry::limits::add_rules(&mut definition.limits, fields, &definition.name),
+                _ => Ok(()),
+            };
+            if let Err(why) = rules {
+                definition.launch = Err(why);
+            } else if definition.limits.is_closed() {
+                definition.launch = Err("its file forbids all of its tools".to_owned());
+            }
+        }
+        Some(definitions)
     });
     let definitions = made.flatten();
     FileContents {
@@ -188,15 +200,15 @@ fn one(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Option<Option<Defin
     Some(Some(Definition { at: node.at(), ..entry::definition(fields, name, launch, location) }))
 }
 
-/// `without_us`: Switchboard's own entry is left out, and not refused.
-fn many(servers: &Fields<'_>, location: &EntryLocation<'_>, without_us: bool) -> Vec<Definition> {
+/// `of_host`: in a host's file of a project. Switchboard's own entry is then left out, and not refused.
+fn many(servers: &Fields<'_>, location: &EntryLocation<'_>, of_host: bool) -> Vec<Definition> {
     let entries: Vec<_> = servers.entries().filter(|(name, _)| *name != "$schema").collect();
     if entries.len() > MAX_SERVERS {
         servers.complain(format!("more than {MAX_SERVERS} servers; the rest is left out"));
     }
     let entries = entries.into_iter().take(MAX_SERVERS);
-    let entries = entries.filter(|(_, node)| !(without_us && entry::is_switchboard(node)));
-    entries.filter_map(|(name, node)| entry::read(name, &node, location)).collect()
+    let entries = entries.filter(|(_, node)| !(of_host && entry::is_switchboard(node)));
+    entries.filter_map(|(name, node)| entry::read(name, &node, location, of_host)).collect()
 }
 
 #[cfg(test)]

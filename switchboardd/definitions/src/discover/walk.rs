@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::host_files::{HostFileRule, identity};
+use super::host_files::{HostFileRule, identity, is_temporary};
 use switchboard_wire::event_loop::may_block;
 
 /// Limits on depth, folders and files, beyond any real use.
@@ -36,7 +36,7 @@ pub struct WalkResult {
 }
 
 /// A folder that a glob passes through.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WatchedDir {
     /// Its real path.
     pub folder: PathBuf,
@@ -268,12 +268,6 @@ impl Walk<'_> {
         let real = link.canonicalize().ok()?;
         (real.is_dir() && (!self.confined || real.starts_with(self.real))).then_some(real)
     }
-}
-
-/// Whether the folder may be readable in a moment: no descriptors or no memory are left, or its disk did not answer.
-fn is_temporary(error: &io::Error) -> bool {
-    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-    !matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// Such alternatives may differ in the number of components.

@@ -10,6 +10,11 @@ use super::join;
 /// No file that a user writes is nested deeper.
 pub(super) const MAX_DEPTH: usize = 64;
 
+/// Says that a document is.
+pub(super) fn deep() -> String {
+    format!("nested deeper than {MAX_DEPTH} levels")
+}
+
 /// The offset of the first value that is nested too deeply.
 pub(super) fn too_deep(value: &Value<'_>, depth: usize) -> Option<usize> {
     if depth > MAX_DEPTH {

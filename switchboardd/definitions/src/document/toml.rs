@@ -10,7 +10,7 @@ use toml_parser::decoder::ScalarKind;
 use toml_parser::parser::{Event, EventKind, RecursionGuard, ValidateWhitespace, parse_document};
 use toml_parser::{ParseError, Source, Span};
 
-use super::strict::MAX_DEPTH;
+use super::strict::{MAX_DEPTH, deep};
 
 /// Where a mistake is, and what it is.
 type Mistake = (usize, String);
@@ -31,7 +31,8 @@ pub fn parse(text: &str) -> Result<Value<'_>, Mistake> {
         !matches!(event.kind(), EventKind::Whitespace | EventKind::Comment | EventKind::Newline)
     };
     let events: Vec<Event> = events.into_iter().filter(is_meant).collect();
-    let mut reader = TomlReader { source, events: events.into_iter().peekable(), error: None };
+    let mut reader =
+        TomlReader { source, events: events.into_iter().peekable(), error: None, header: 0, depth: 1 };
     let root = reader.document()?;
     match reader.error {
         Some(error) => Err(invalid(&error)),
@@ -49,6 +50,10 @@ struct TomlReader<'t, E: Iterator<Item = Event>> {
     events: Peekable<E>,
     /// The first that a key or a value gave.
     error: Option<ParseError>,
+    /// The parts of the last header.
+    header: usize,
+    /// How many tables and arrays are around what is read. All that is built later is walked recursively.
+    depth: usize,
 }
 
 /// One part of a dotted key.
@@ -190,12 +195,14 @@ impl<'t, E: Iterator<Item = Event>> TomlReader<'t, E> {
             match kind {
                 EventKind::StdTableOpen | EventKind::ArrayTableOpen => {
                     self.events.next();
-                    let keys = self.keys();
+                    self.depth -= std::mem::take(&mut self.header);
+                    let keys = self.keys()?;
+                    self.header = keys.len();
+                    self.depth += self.header;
                     here = root.header(keys, kind == EventKind::ArrayTableOpen)?;
                 }
                 EventKind::SimpleKey => {
-                    let keys = self.keys();
-                    let value = self.value_of_key()?;
+                    let (keys, value) = self.member()?;
                     here.add(keys, value)?;
                 }
                 _ => drop(self.events.next()),
@@ -205,7 +212,7 @@ impl<'t, E: Iterator<Item = Event>> TomlReader<'t, E> {
     }
 
     /// The parts of a key.
-    fn keys(&mut self) -> Vec<Key> {
+    fn keys(&mut self) -> Result<Vec<Key>, Mistake> {
         let mut keys = Vec::new();
         while let Some(event) =
             self.events.next_if(|event| matches!(event.kind(), EventKind::SimpleKey | EventKind::KeySep))
@@ -216,14 +223,28 @@ impl<'t, E: Iterator<Item = Event>> TomlReader<'t, E> {
                 let mut name = String::new();
                 raw.decode_key(&mut name, &mut self.error);
                 keys.push(Key { name, range: range(event.span()) });
+                self.check_depth(self.depth + keys.len(), event.span())?;
             }
         }
-        keys
+        Ok(keys)
     }
 
-    fn value_of_key(&mut self) -> Result<Value<'t>, Mistake> {
+    /// A key and its value.
+    fn member(&mut self) -> Result<(Vec<Key>, Value<'t>), Mistake> {
+        let keys = self.keys()?;
         self.events.next_if(|event| event.kind() == EventKind::KeyValSep);
-        self.value()
+        self.depth += keys.len();
+        let value = self.value()?;
+        self.depth -= keys.len();
+        Ok((keys, value))
+    }
+
+    /// `depth`: of a value at `place`.
+    fn check_depth(&self, depth: usize, place: Span) -> Result<(), Mistake> {
+        match depth > MAX_DEPTH {
+            true => Err((place.start(), deep())),
+            false => Ok(()),
+        }
     }
 
     /// The parser has checked that there is a value.
@@ -233,6 +254,8 @@ impl<'t, E: Iterator<Item = Event>> TomlReader<'t, E> {
         match event.kind() {
             EventKind::ArrayOpen => {
                 let mut elements = Vec::new();
+                self.check_depth(self.depth, start)?;
+                self.depth += 1;
                 let end = loop {
                     match self.events.peek().map(|event| (event.kind(), event.span())) {
                         Some((EventKind::ArrayClose, end)) => break end,
@@ -245,16 +268,17 @@ impl<'t, E: Iterator<Item = Event>> TomlReader<'t, E> {
                     }
                     self.events.next();
                 };
+                self.depth -= 1;
                 self.events.next();
                 Ok(Value::Array(Array { range: Range::new(start.start(), end.end()), elements }))
             }
             EventKind::InlineTableOpen => {
                 let mut table = TomlTable::new(TableKind::Header, range(start));
+                self.check_depth(self.depth, start)?;
                 let end = loop {
                     match self.events.peek().map(|event| (event.kind(), event.span())) {
                         Some((EventKind::SimpleKey, _)) => {
-                            let keys = self.keys();
-                            let value = self.value_of_key()?;
+                            let (keys, value) = self.member()?;
                             table.add(keys, value)?;
                             continue;
                         }
@@ -386,5 +410,33 @@ one \
         }
         assert!(parse(&format!("a = {}", "[".repeat(100_000))).is_err());
         assert!(parse(&format!("a = {}{}", "[".repeat(100_000), "]".repeat(100_000))).is_err());
+    }
+
+    #[test]
+    fn tables_are_nested_no_deeper_than_in_json() {
+        let dotted = |parts: usize| vec!["a"; parts].join(".");
+        let shapes: [fn(&str) -> String; 8] = [
+            |key| format!("{key} = 1"),
+            |key| format!("[{key}]"),
+            |key| format!("[[{key}]]"),
+            |key| format!("x = {{ {key} = 1 }}"),
+            |key| format!("x = [{{ {key} = 1 }}]"),
+            |key| format!("[{key}]\n{key} = {{ {key} = {{ {key} = 1 }} }}"),
+            |key| format!("[[{key}]]\n[[{key}.{key}]]\n[{key}.{key}.{key}]"),
+            |key| format!("[x]\n{key} = [[{{ {key} = [] }}]]"),
+        ];
+        for shape in shapes {
+            for parts in [65, 700, 5_000, 400_000] {
+                let (_, why) = parse(&shape(&dotted(parts))).unwrap_err();
+                assert_eq!(why, "nested deeper than 64 levels", "{}", shape("KEY"));
+            }
+            assert!(parse(&shape(&dotted(10))).is_ok(), "{}", shape("KEY"));
+        }
+        assert!(parse(&format!("[{0}]\n{0} = 1", dotted(32))).is_err());
+        for text in [dotted(63) + " = 1", format!("[{}]\n{} = 1", dotted(31), dotted(32))] {
+            assert!(parse(&text).is_ok(), "{text}");
+        }
+        // The last header counts, and no earlier one.
+        assert!(parse(&format!("[{}]\n[b]\n{} = 1", dotted(63), dotted(62))).is_ok());
     }
 }

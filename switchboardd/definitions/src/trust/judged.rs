@@ -6,6 +6,7 @@ use super::TrustStatus;
 use crate::config::{Restrictions, SuiteConfig};
 use crate::definition::{Definition, Launch};
 use crate::discover::host_files::HostSet;
+use crate::own_limits::OwnLimits;
 
 /// A definition and its trust status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct JudgedDefinition {
     /// The hosts that read it themselves, from a file of the project.
     pub read_by: HostSet,
     pub settings: JudgedSettings,
+    /// The limits on its tools in other files that define the same server.
+    pub other_limits: OwnLimits,
 }
 
 /// What the settings of a server forbid.
@@ -55,7 +58,7 @@ impl JudgedDefinition {
     /// The version that awaits the user's approval.
     pub fn pending(&self) -> Option<&Launch> {
         match &self.trust_status {
-            TrustStatus::Outdated { pending: waiting } => Some(waiting),
+            TrustStatus::Outdated { pending: waiting, .. } => Some(waiting),
             TrustStatus::Held => self.definition.launch.as_ref().ok(),
             TrustStatus::Allowed | TrustStatus::Denied => None,
         }

@@ -172,7 +172,7 @@ impl TrustStore {
 }
 
 fn audit_line(file: &Path, name: &str, record: &TrustRecord) -> String {
-    let TrustRecord { at, by, verdict, restrictions } = record;
+    let TrustRecord { at, by, verdict, restrictions, .. } = record;
     match verdict {
         Decision::Allow(launch) => {
             let mut settings = restrictions.lines().join(", ");
@@ -191,12 +191,8 @@ mod tests {
     use crate::config::Restrictions;
 
     fn record(verdict: Decision) -> TrustRecord {
-        TrustRecord {
-            verdict,
-            restrictions: Restrictions::default(),
-            at: "2026-01-01T00:00:00Z".to_owned(),
-            by: "test".to_owned(),
-        }
+        let (at, by) = ("2026-01-01T00:00:00Z".to_owned(), "test".to_owned());
+        TrustRecord { verdict, restrictions: Restrictions::default(), at, by, limits: Default::default() }
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub use crate::definition::shown_url;
 use crate::definition::{Definition, Launch, LaunchCommand, Transport, shown_whole_url};
 use crate::expand::Template;
 use crate::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, name_is_executable};
+use crate::own_limits::OwnLimits;
 use difference::difference;
 
 /// What is known of a definition when the user is asked about it.
@@ -22,6 +23,8 @@ pub struct View<'a> {
     pub definition: &'a Definition,
     /// What would be executed.
     pub launch: &'a Launch,
+    /// The limits on its tools that come with it.
+    pub limits: &'a OwnLimits,
     /// The program that was found for it, or why none was.
     pub program: Option<Result<&'a Path, &'a str>>,
     /// The version that was allowed last.
@@ -101,6 +104,9 @@ impl View<'_> {
                 }
             }
         }
+        if !self.limits.is_open() {
+            all.push(("tools", self.limits.to_string()));
+        }
         let secrets = placeholders(self.launch)
             .into_iter()
             .filter(|name| self.given.get(name) == Some(&ValueSource::Secret));
@@ -115,6 +121,9 @@ impl View<'_> {
                 && was != is
             {
                 all.push(("changed", format!("program: {} → {}", was.display(), is.display())));
+            }
+            if *self.limits != self.definition.limits {
+                all.push(("changed", format!("tools: {} → {}", self.definition.limits, self.limits)));
             }
         }
         if self.before.is_some() {
@@ -343,9 +352,11 @@ mod tests {
             file: "/w/.mcp.json".into(),
             at: None,
             unclear_in: None,
+            limits: Default::default(),
         };
         let view = View {
             definition: &definition,
+            limits: &definition.limits,
             launch,
             program,
             before: None,
@@ -368,11 +379,13 @@ mod tests {
             file: "/w/.mcp.json".into(),
             at: None,
             unclear_in: None,
+            limits: Default::default(),
         };
         let program = Some(Ok(Path::new(if before.is_some() { "/w/x" } else { "/bin/x" })));
         let given = ValueSources::from([("GITHUB_TOKEN".to_owned(), ValueSource::Secret)]);
         let view = View {
             definition: &definition,
+            limits: &definition.limits,
             launch,
             program,
             before,

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 use switchboard_definitions::document::Problem;
 
-use super::super::globs::{ALL, behind};
 use super::super::{Host, HostFileError, ServerEntry, json, toml};
+use switchboard_definitions::tool_globs::{ALL, behind};
 
 /// A file with rules, and the project that it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]

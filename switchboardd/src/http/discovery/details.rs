@@ -33,7 +33,7 @@ pub(in crate::http) async fn details(
     let workspace = loaded_workspace(&daemon, &uri)
         .ok_or_else(|| HttpError::NotFound("no editor is connected from this project".to_owned()))?;
     let catalog = workspace.catalog();
-    Ok(json_response(StatusCode::OK, describe(named(&catalog, &name)?).to_string()))
+    Ok(json_response(StatusCode::OK, describe(named(&catalog, &name, access)?).to_string()))
 }
 
 fn describe(suite: &Suite) -> Value {

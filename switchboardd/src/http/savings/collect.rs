@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use switchboard_definitions::definition::Launch;
-use switchboard_definitions::discover::host_files::{HostSet, ProjectHost};
+use switchboard_definitions::discover::host_files::HostSet;
 use switchboard_wire::envelope::string;
 
 use crate::catalog::Catalog;
@@ -44,8 +44,9 @@ pub(super) fn collect(daemon: &Daemon) -> SavingsSnapshot {
 }
 
 fn session_row(all: &SavingsSnapshot, session: &Session) -> SessionRow {
-    let root = session.workspace().root.clone();
-    let host = session.caller.profile().client_name().and_then(|name| ProjectHost::of_client(&name));
+    let workspace = session.workspace();
+    let root = workspace.root.clone();
+    let host = session.file_reader(&workspace, || session.caller.profile().client_name());
     let host = host.filter(|_| session.face.child().is_none());
     let is_of_host =
         |view: &WorkspaceView| view.hosts.zip(host).is_some_and(|(hosts, host)| hosts.contains(host));

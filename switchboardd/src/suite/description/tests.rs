@@ -26,11 +26,13 @@ fn suite_with(config: &Value, change: impl FnOnce(&mut JudgedDefinition)) -> Sui
             file: "/home/you/.config/switchboard/mcps/kid/.mcp.json".into(),
             at: None,
             unclear_in: None,
+            limits: Default::default(),
         }),
         trust_status: TrustStatus::Allowed,
         why_held: None,
         read_by: Default::default(),
         settings: Default::default(),
+        other_limits: Default::default(),
     };
     change(&mut entry);
     let metrics = Metrics::default().of_suite("kid_suite", "kid", Path::new("/f"));

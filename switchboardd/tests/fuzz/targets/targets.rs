@@ -7,6 +7,7 @@ pub(crate) mod http;
 pub(crate) mod remote;
 pub(crate) mod schemas;
 pub(crate) mod stored;
+pub(crate) mod toml;
 pub(crate) mod wire;
 
 /// Something that parses bytes. It panics if it did so wrongly.
@@ -28,6 +29,7 @@ pub(crate) const ALL: &[&Target] = &[
     &wire::VALUES,
     &definitions::DOCUMENTS,
     &definitions::PROJECT_FILES,
+    &toml::TOML,
     &definitions::EXPANSION,
     &definitions::ENV_FILES,
     &definitions::GLOBS,

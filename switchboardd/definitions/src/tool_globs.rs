@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use switchboard_definitions::config::glob_matches;
+use globset::Glob;
 
 /// All tools.
-pub(super) const ALL: &str = "*";
+pub const ALL: &str = "*";
 
 /// What a glob of `expose` treats specially.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// The glob that matches this name and nothing else.
-pub(super) fn literal(name: &str) -> String {
+pub fn literal(name: &str) -> String {
     let mut glob = String::new();
     for c in name.chars() {
         if SPECIAL.contains(&c) {
@@ -29,9 +29,14 @@ fn glob(pattern: &str, has_question_mark: bool) -> String {
     pattern.chars().map(one).collect()
 }
 
+/// Whether a glob of `expose` matches a name.
+pub fn glob_matches(glob: &str, name: &str) -> bool {
+    Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name))
+}
+
 /// What a pattern for whole names says about names behind a prefix: the globs for the rest. Empty if it matches
 /// no name with this prefix.
-pub(super) fn behind(pattern: &str, prefix: &str, has_question_mark: bool) -> BTreeSet<String> {
+pub fn behind(pattern: &str, prefix: &str, has_question_mark: bool) -> BTreeSet<String> {
     let pattern: Vec<char> = pattern.chars().collect();
     let is_star = |at: usize| pattern.get(at) == Some(&'*');
     // Where in the pattern a match may stand; behind a star it may also stand.
@@ -63,7 +68,7 @@ pub(super) fn behind(pattern: &str, prefix: &str, has_question_mark: bool) -> BT
     rests
 }
 
-pub(super) fn covers_all(glob: &str) -> bool {
+pub fn covers_all(glob: &str) -> bool {
     !glob.is_empty() && glob.chars().all(|c| c == '*')
 }
 
@@ -94,7 +99,7 @@ fn beginning(glob: &str) -> String {
 }
 
 /// Whether every name that `small` matches is matched by `large`, as far as that can be told.
-pub(super) fn covers(large: &str, small: &str) -> bool {
+pub fn covers(large: &str, small: &str) -> bool {
     if large == small || covers_all(large) {
         return true;
     }
@@ -106,7 +111,7 @@ pub(super) fn covers(large: &str, small: &str) -> bool {
 }
 
 /// Whether no name is matched by both, as far as that can be told.
-pub(super) fn are_apart(one: &str, other: &str) -> bool {
+pub fn are_apart(one: &str, other: &str) -> bool {
     match (only_name(one), only_name(other)) {
         (Some(one), _) => !glob_matches(other, &one),
         (None, Some(other)) => !glob_matches(one, &other),
@@ -118,7 +123,7 @@ pub(super) fn are_apart(one: &str, other: &str) -> bool {
 }
 
 /// Globs for the names that both lists match; `None` if no list of globs says that.
-pub(super) fn common(one: &BTreeSet<String>, other: &BTreeSet<String>) -> Option<BTreeSet<String>> {
+pub fn common(one: &BTreeSet<String>, other: &BTreeSet<String>) -> Option<BTreeSet<String>> {
     let mut all = BTreeSet::new();
     for (a, b) in one.iter().flat_map(|a| other.iter().map(move |b| (a, b))) {
         if covers(a, b) {
