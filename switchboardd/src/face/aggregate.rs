@@ -72,7 +72,10 @@ async fn call(
         let called = CalledTool { suite, part: SuitePart::Found, own: None, instead };
         return call_tool(context, catalog, HostRequest { params: &params, ..request }, called).await;
     }
-    let called = tool(context, catalog, &name, request.notes)?;
+    let mut called = tool(context, catalog, &name, request.notes)?;
+    if called.own.is_none() && called.part != SuitePart::Whole {
+        called.instead = find::calling(context.session, catalog, called.suite, request);
+    }
     call_tool(context, catalog, request, called).await
 }
 

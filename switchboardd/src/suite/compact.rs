@@ -1,6 +1,8 @@
 //! A list of tools, one line each, made to fit a number of bytes. What does not fit is left out from the inside: inner
 //! objects, optional arguments, summaries. Names always stay.
 
+use super::introspect::IntrospectOptions;
+use super::split::Marks;
 use super::summary::summary;
 use crate::child::Tool;
 use crate::signature::{Detail, Omissions, Signature, written_name};
@@ -30,7 +32,8 @@ struct LineStyle {
 }
 
 /// The text, within `max_bytes` if the names alone allow that.
-pub(super) fn text(tools: &[ShownTool<'_>], summary_max_chars: usize, max_bytes: usize) -> String {
+pub(super) fn text(tools: &[ShownTool<'_>], options: IntrospectOptions<'_>) -> String {
+    let IntrospectOptions { summary_max_chars, max_bytes, marks, .. } = options;
     let short = SHORT_SUMMARY.min(summary_max_chars);
     let omissions =
         tools.iter().filter_map(|shown| shown.signature).map(Signature::omissions).reduce(Omissions::and);
@@ -55,7 +58,7 @@ pub(super) fn text(tools: &[ShownTool<'_>], summary_max_chars: usize, max_bytes:
     };
     let mut text = String::new();
     for style in &styles {
-        text = head(style, omissions);
+        text = head(style, omissions, marks);
         if let Some(name) = tools.iter().find_map(|shown| shown.call_with) {
             text.push_str(&format!(" Call those marked{WRITES} with `{name}`."));
         }
@@ -71,7 +74,7 @@ pub(super) fn text(tools: &[ShownTool<'_>], summary_max_chars: usize, max_bytes:
 }
 
 /// Says what is left out: `None` if schemas are hidden.
-fn head(style: &LineStyle, omissions: Option<Omissions>) -> String {
+fn head(style: &LineStyle, omissions: Option<Omissions>, marks: Option<&Marks>) -> String {
     let mut left_out = match omissions {
         Some(omissions) => arguments_left_out(style.detail, omissions),
         None => vec!["schemas, by the user's wish"],
@@ -79,7 +82,10 @@ fn head(style: &LineStyle, omissions: Option<Omissions>) -> String {
     left_out.extend(Some(style.left_out).filter(|summaries| !summaries.is_empty()));
     let mut text = format!("Left out: {}.", left_out.join(", "));
     if omissions.is_some() {
-        text.push_str(" {\"action\":\"introspect\",\"subtool\":NAME} shows a whole definition; with \"query\" instead, the subtools for a task.");
+        let request = Marks::request(marks, "NAME");
+        text.push_str(&format!(
+            " {request} shows a whole definition; with \"query\" instead, the subtools for a task."
+        ));
     }
     text
 }

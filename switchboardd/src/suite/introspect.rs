@@ -32,6 +32,13 @@ pub struct IntrospectOptions<'a> {
     pub marks: Option<&'a Marks>,
 }
 
+impl<'a> IntrospectOptions<'a> {
+    /// For all tools.
+    pub fn new(mode: Mode, summary_max_chars: usize, max_bytes: usize, marks: &'a Marks) -> Self {
+        Self { mode, summary_max_chars, max_bytes, query: None, wants_schemas: false, marks: Some(marks) }
+    }
+}
+
 /// The tools that [`text`] lists, joined for a JSON array.
 pub fn entries(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) -> String {
     let allowed = list.tools.iter().filter(|tool| expose.permits(&tool.name));
@@ -68,7 +75,7 @@ pub fn text(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) ->
         let ranking = rank(list, &allowed, query, options.mode);
         return match options.mode == Mode::Full || options.wants_schemas {
             true => found_in_full(&tools().collect::<Vec<_>>(), &ranking.matches, options),
-            false => found::text(&shown(), &ranking, options.summary_max_chars),
+            false => found::text(&shown(), &ranking, options),
         };
     }
     // An array of schemas is longer than the text in which its tools came, less what is left out of each.
@@ -82,7 +89,7 @@ pub fn text(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) ->
             return out;
         }
     }
-    compact::text(&shown(), options.summary_max_chars, options.max_bytes)
+    compact::text(&shown(), options)
 }
 
 /// The tools that a query means, as indexes into `allowed`.

@@ -37,8 +37,19 @@ impl Suite {
                 Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
                 Some(_) if self.refuses(&list, subtool).await => return Err(self.held_tool(subtool)),
                 Some(tool) => {
-                    let marks = self.marks(call.part, call.search);
-                    let text = introspect::single(tool, self.introspect_options(&marks));
+                    let marks = self.marks(call.part, call.instead);
+                    let text = if tool.is_large() {
+                        let (list, subtool) = (list.clone(), subtool.to_owned());
+                        let own = self.introspect_options(&marks);
+                        let (mode, chars, bytes) = (own.mode, own.summary_max_chars, own.max_bytes);
+                        let one = move || {
+                            let options = introspect::IntrospectOptions::new(mode, chars, bytes, &marks);
+                            list.find(&subtool).map(|tool| introspect::single(tool, options))
+                        };
+                        run_blocking(one).await.unwrap_or_default()
+                    } else {
+                        introspect::single(tool, self.introspect_options(&marks))
+                    };
                     self.fetched(caller, &text)
                 }
                 None => {
@@ -57,7 +68,7 @@ impl Suite {
         let mode = if wants_schemas && self.mode != Mode::Redacted { Mode::Full } else { self.mode };
         let drift = self.held_drift(&list).await;
         let shown = drift::without_held_async(&list, drift).await;
-        let marks = self.marks(call.part, call.search);
+        let marks = self.marks(call.part, call.instead);
         let options =
             introspect::IntrospectOptions { mode, wants_schemas, ..self.introspect_options(&marks) };
         let text = if shown.is_large() {
@@ -92,14 +103,7 @@ impl Suite {
     }
 
     pub(super) fn introspect_options<'m>(&self, marks: &'m Marks) -> introspect::IntrospectOptions<'m> {
-        introspect::IntrospectOptions {
-            marks: Some(marks),
-            mode: self.mode,
-            summary_max_chars: self.summary_max_chars,
-            max_bytes: self.max_bytes,
-            query: None,
-            wants_schemas: false,
-        }
+        introspect::IntrospectOptions::new(self.mode, self.summary_max_chars, self.max_bytes, marks)
     }
 
     /// A text that goes into the model's context, recorded for the savings report unless the caller is

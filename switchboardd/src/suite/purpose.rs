@@ -29,7 +29,12 @@ const GENERIC_WORDS: &str = " able about across action actions additional after 
     provides query request requests required requires response responses result results retrieve retrieves return returned \
     returning returns schema search server servers should shown single some specific specified specify status string \
     support supported supports their there these things this those through together tools type types under unique update \
-    updates using value values various version which while whole within without ";
+    updates using value values various version which while whole within without \
+    against also among because been being both cannot could does doing done down during each either else even ever from \
+    have having here into itself just like made make makes many more most much must need needs never next nothing often once \
+    only onto onwards over same several since some somewhere still such take takes than that their theirs them themselves \
+    then they this thus until unless upon used uses very want wants were what whatever when whenever where whether whose \
+    will would your yours ";
 
 /// Whether a word says nothing about one server.
 pub(super) fn is_generic(word: &str) -> bool {
