@@ -30,13 +30,17 @@ fn the_right_subtool_is_found_within_every_bound() {
         if thousands.is_empty() { rest.to_owned() } else { format!("{thousands},{rest}") }
     };
     let readme = include_str!("../../README.md").replace('\n', " ");
-    for said in
-        [format!("take {} tokens at the start", tokens("all tools listed")), format!("they take {} (", tokens("suites now"))]
-    {
+    for said in [
+        format!("take {} tokens at the start", tokens("all tools listed")),
+        format!("they take {} (", tokens("suites now")),
+    ] {
         assert!(readme.contains(&said), "README.md does not say \"{said}\"");
     }
     let docs = include_str!("../../docs/suites.md");
     for (suite, description) in descriptions().into_iter().filter(|(suite, _)| suite == "playwright_suite") {
-        assert!(docs.contains(&description), "docs/suites.md shows another description of {suite}: {description}");
+        assert!(
+            docs.contains(&description),
+            "docs/suites.md shows another description of {suite}: {description}"
+        );
     }
 }

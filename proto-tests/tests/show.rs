@@ -158,7 +158,10 @@ fn a_suite_that_is_not_listed_names_the_tool_that_is() {
     let mut shim = home.shim();
     run_once(&mut shim, &["tm"], &["get_clock", "set_clock"]);
     let refused = shim.call("tm", "set_clock", "{}");
-    assert!(refused.contains("call the tool `set_clock`") && !refused.contains("tm_suite_write"), "{refused}");
+    assert!(
+        refused.contains("call the tool `set_clock`") && !refused.contains("tm_suite_write"),
+        "{refused}"
+    );
     ran(&own_call(&mut shim, "set_clock", &json!({})), "set_clock");
     assert_eq!(server.calls(), ["set_clock {}"]);
 }

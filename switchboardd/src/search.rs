@@ -281,8 +281,7 @@ pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Ranking {
     found.retain(|found| found.score > 0.0 && !is_opposite[found.at]);
     found.sort_by(|one, other| other.score.total_cmp(&one.score));
     let of_opposite = |at: usize| Match { at, score: said[at] };
-    let mut opposites: Vec<Match> =
-        (0..tools.len()).filter(|at| is_opposite[*at]).map(of_opposite).collect();
+    let mut opposites: Vec<Match> = (0..tools.len()).filter(|at| is_opposite[*at]).map(of_opposite).collect();
     opposites.sort_by(|one, other| other.score.total_cmp(&one.score));
     Ranking { matches: found, opposites }
 }

@@ -19,6 +19,7 @@ pub mod find_tool;
 mod found;
 pub mod introspect;
 mod introspect_call;
+mod introspect_options;
 mod judged_call;
 mod known_tools;
 mod lenient;

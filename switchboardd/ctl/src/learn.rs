@@ -2,11 +2,12 @@
 //! first session begins. Only definitions of the user's own, which the command has just written.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
 use switchboard_wire::visible::visible;
+use tokio::time::Instant;
 
 use super::ask::{AskError, about, ask};
 use super::at_once::run_all;
@@ -170,11 +171,8 @@ async fn known_tools(args: &Args, suite: &str, place: &str) -> Result<Option<usi
     let due = Instant::now() + LISTS_TIMEOUT;
     loop {
         let known = get_suite(args, suite, place).await?;
-        if let Some(tools) = known["subtools"].as_u64() {
-            return Ok(usize::try_from(tools).ok());
-        }
-        if Instant::now() >= due {
-            return Ok(None);
+        if known["pool"]["isDescribed"] == true || Instant::now() >= due {
+            return Ok(known["subtools"].as_u64().and_then(|tools| usize::try_from(tools).ok()));
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -185,9 +183,10 @@ async fn wait_listed(args: &Args, suite: &str, place: &str) -> Result<(), String
     let due = Instant::now() + LISTED_TIMEOUT;
     while Instant::now() < due {
         let known = get_suite(args, suite, place).await?;
-        let listed = ask(args, Method::POST, &format!("/proxy{place}"), Some(&request("tools/list", &json!({}))))
-            .await
-            .map_err(|error| error.to_string())?;
+        let listed =
+            ask(args, Method::POST, &format!("/proxy{place}"), Some(&request("tools/list", &json!({}))))
+                .await
+                .map_err(|error| error.to_string())?;
         let tools = listed["result"]["tools"].as_array();
         let entry = tools.and_then(|tools| tools.iter().find(|tool| tool["name"] == suite));
         // Without an entry, its own tools are shown.

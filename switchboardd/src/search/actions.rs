@@ -214,7 +214,8 @@ impl QueryActions {
         is_for: &dyn Fn(&str) -> bool,
     ) -> bool {
         let is_place = |place: &String| {
-            let has_other = of_place(place).iter().any(|other| is_named(other) && !self.places.contains(other));
+            let has_other =
+                of_place(place).iter().any(|other| is_named(other) && !self.places.contains(other));
             has_other && !is_for(place)
         };
         if self.places.iter().any(is_place) {
@@ -245,7 +246,8 @@ pub fn are_opposite_names(one: &str, other: &str) -> bool {
     let only_one = |one: &String| !stems_other.contains(one);
     let only_other = |other: &&String| !stems_one.contains(other);
     undoes(&one) != undoes(&other)
-        || stems_one.iter().filter(|one| only_one(one)).any(|one| {
-            stems_other.iter().filter(only_other).any(|other| are_opposite(one, other))
-        })
+        || stems_one
+            .iter()
+            .filter(|one| only_one(one))
+            .any(|one| stems_other.iter().filter(only_other).any(|other| are_opposite(one, other)))
 }

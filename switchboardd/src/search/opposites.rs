@@ -9,7 +9,7 @@ use super::words::stem;
 const VERBS: &[(&str, &str)] = &[
     (
         "add create insert append make new write build generate save store put",
-        "delete remove drop erase destroy clear purge trash discard",
+        "delete remove drop erase destroy clear purge trash discard forget wipe",
     ),
     ("commit save apply keep persist", "discard abandon undo revert rollback"),
     ("schedule book reserve order", "cancel"),
@@ -126,5 +126,6 @@ pub(super) fn is_verb(stem: &str) -> bool {
 
 /// Whether one undoes the other.
 pub(super) fn are_opposite(one: &str, other: &str) -> bool {
-    of_verb(one).iter().any(|opposite| opposite == other) || of_place(one).iter().any(|opposite| opposite == other)
+    of_verb(one).iter().any(|opposite| opposite == other)
+        || of_place(one).iter().any(|opposite| opposite == other)
 }

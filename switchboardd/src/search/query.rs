@@ -69,7 +69,13 @@ impl Query {
                 continue;
             }
             if !stems.contains(&stem) && stems.len() < MAX_WANTED {
-                weights.push(if is_object { UNDONE } else if is_weak(word) { WEAK } else { 1.0 });
+                weights.push(if is_object {
+                    UNDONE
+                } else if is_weak(word) {
+                    WEAK
+                } else {
+                    1.0
+                });
                 plural.push(is_plural(word));
                 stems.push(stem);
             }
@@ -182,7 +188,9 @@ mod tests {
     #[test]
     fn a_word_that_no_tool_has_stands_for_few_words() {
         let words: Vec<String> = (0..1000).map(|number| format!("config{number}")).collect();
-        let query = Query::read("config", &|_| false, &|_| false, &mut |each| words.iter().for_each(|word| each(word)));
+        let query = Query::read("config", &|_| false, &|_| false, &mut |each| {
+            words.iter().for_each(|word| each(word))
+        });
         let counts: Vec<usize> = query.wanted.iter().map(|wanted| wanted.variants.len()).collect();
         assert_eq!(counts, [MAX_VARIANTS]);
     }

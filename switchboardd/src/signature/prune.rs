@@ -36,7 +36,8 @@ pub fn without_unused(schema: Raw<'_>) -> Cow<'_, str> {
             }
             // It may point into a definition in a way that is not understood here, such as an anchor.
             let Some(steps) = pointer(&reference) else { return Cow::Borrowed(text) };
-            let Some(key) = SHARED.into_iter().find(|key| steps.first().is_some_and(|step| step == key)) else {
+            let Some(key) = SHARED.into_iter().find(|key| steps.first().is_some_and(|step| step == key))
+            else {
                 match steps.first().is_some_and(|step| step == "properties") {
                     true => continue,
                     false => return Cow::Borrowed(text),

@@ -6,7 +6,9 @@ use std::collections::{HashMap, HashSet};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use super::types::{MAX_REFERENCES, RULES, TypeWriter, has_any, items, required, takes_typed_names};
+use super::types::{
+    ArgumentSchemas, MAX_REFERENCES, RULES, TypeWriter, has_any, items, required, takes_typed_names,
+};
 
 /// Members that limit how many arguments there are.
 const COUNTS: [&str; 2] = ["minProperties", "maxProperties"];
@@ -14,21 +16,6 @@ const COUNTS: [&str; 2] = ["minProperties", "maxProperties"];
 const OTHER_REFERENCES: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
 /// How many alternatives of a schema are read.
 const MAX_ALTERNATIVES: usize = 64;
-
-/// What is said of one argument.
-#[derive(Default)]
-pub(super) struct ArgumentSchemas<'a> {
-    /// All of these hold.
-    pub(super) all: Vec<Raw<'a>>,
-    /// One of these holds.
-    pub(super) any: Vec<Raw<'a>>,
-}
-
-impl<'a> ArgumentSchemas<'a> {
-    pub(super) fn schemas(&self) -> impl Iterator<Item = Raw<'a>> {
-        self.all.iter().chain(&self.any).copied()
-    }
-}
 
 /// The arguments that a schema describes.
 #[derive(Default)]

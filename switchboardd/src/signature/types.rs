@@ -8,7 +8,6 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use super::pointer::pointer;
-use super::shape::ArgumentSchemas;
 use super::written::{is_union, is_value, joined, value_text};
 use super::{Omissions, written_name};
 
@@ -65,6 +64,21 @@ pub(super) const RULES: [&str; 9] = [
 /// Members that say more about an object or an array than its type does.
 const PARTS: [&str; 4] = ["properties", "required", "items", "prefixItems"];
 const OTHER_PARTS: [&str; 4] = ["additionalProperties", "additionalItems", "$dynamicRef", "$recursiveRef"];
+
+/// What is said of one argument.
+#[derive(Default)]
+pub(super) struct ArgumentSchemas<'a> {
+    /// All of these hold.
+    pub(super) all: Vec<Raw<'a>>,
+    /// One of these holds.
+    pub(super) any: Vec<Raw<'a>>,
+}
+
+impl<'a> ArgumentSchemas<'a> {
+    pub(super) fn schemas(&self) -> impl Iterator<Item = Raw<'a>> {
+        self.all.iter().chain(&self.any).copied()
+    }
+}
 
 pub(super) struct TypeWriter<'a> {
     pub(super) root: Raw<'a>,

@@ -64,11 +64,11 @@ impl ArgumentMistake {
     pub(super) fn sentence(&self, signature: &Signature) -> String {
         match self {
             Self::Missing(names, more) => {
-                let typed = |name: &Box<str>| match signature.type_of(name) {
+                let typed = |name: &str| match signature.type_of(name) {
                     Some(of) if of.len() <= MAX_TYPE => format!("{} ({of})", shown(name)),
                     _ => shown(name),
                 };
-                let names: Vec<String> = names.iter().map(typed).collect();
+                let names: Vec<String> = names.iter().map(|name| typed(name)).collect();
                 format!("missing argument {}{} in `args`", names.join(", "), and_more(*more))
             }
             Self::Unknown { name, near: Some(near), .. } => {
@@ -116,7 +116,8 @@ mod tests {
     #[test]
     fn a_sentence_has_few_names() {
         let names = |count: usize| (0..count).map(|n| format!("n{n:05}{}", "é".repeat(300)));
-        let properties: Vec<String> = names(3000).map(|name| format!(r#""{name}":{{"type":"string"}}"#)).collect();
+        let properties: Vec<String> =
+            names(3000).map(|name| format!(r#""{name}":{{"type":"string"}}"#)).collect();
         let all: Vec<String> = names(3000).map(|name| format!(r#""{name}""#)).collect();
         let (properties, all) = (properties.join(","), all.join(","));
         let said = |schema: &str, args: &str| {

@@ -1,7 +1,7 @@
 //! A list of tools, one line each, made to fit a number of bytes. What does not fit is left out from the inside: inner
 //! objects, optional arguments, summaries. Names always stay.
 
-use super::introspect::IntrospectOptions;
+use super::introspect_options::IntrospectOptions;
 use super::split::Marks;
 use super::summary::summary;
 use crate::child::Tool;
@@ -9,6 +9,9 @@ use crate::signature::{Detail, Omissions, Signature, written_name};
 
 /// A summary that gave way.
 const SHORT_SUMMARY: usize = 60;
+
+/// How long the names of required arguments may be, in bytes.
+const MAX_NAMES: usize = 4000;
 
 /// A tool as it is shown in one line.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +109,14 @@ fn arguments_left_out(detail: Option<Detail>, omissions: Omissions) -> Vec<&'sta
     }
     all.extend(omissions.rules.then_some("rules about several arguments (…)"));
     all
+}
+
+/// As much detail as fits; the names of required arguments always, unless there are absurdly many.
+pub(super) fn fitting(signature: &Signature, max_bytes: usize) -> Option<Detail> {
+    let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
+    let length = |detail: Detail| signature.to_text(detail).len();
+    let fits = details.into_iter().find(|detail| length(*detail) <= max_bytes);
+    fits.or_else(|| (length(Detail::Names) <= MAX_NAMES).then_some(Detail::Names))
 }
 
 /// `name(arguments) - summary`.

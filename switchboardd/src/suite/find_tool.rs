@@ -14,7 +14,7 @@ use super::compact::{self, ShownTool};
 use super::{ListedName, Suite, SuiteReply, reply, tool_error};
 use crate::child::{Tool, ToolList};
 use crate::search::{self, Ranking, Searched, ToolWords};
-use crate::signature::{Detail, written_name};
+use crate::signature::written_name;
 
 /// How many subtools one answer shows.
 const MAX_FOUND: usize = 5;
@@ -119,11 +119,7 @@ pub async fn search(
             None => needs_session = true,
         }
         let signature = (suite.mode != Mode::Redacted).then(|| &list.signatures()[at]);
-        let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
-        let detail = signature.map(|signature| {
-            let fits = details.into_iter().find(|detail| signature.to_text(*detail).len() <= MAX_SIGNATURE);
-            fits.unwrap_or(Detail::Names)
-        });
+        let detail = signature.and_then(|signature| compact::fitting(signature, MAX_SIGNATURE));
         let shown = ShownTool { tool: &list.tools[at], signature, call_with: None };
         compact::line(shown, detail, MAX_SUMMARY, &mut out);
         out.push('\n');

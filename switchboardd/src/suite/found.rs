@@ -5,7 +5,7 @@ use std::fmt::Write;
 use switchboard_wire::envelope::quoted;
 
 use super::compact::{self, ShownTool};
-use super::introspect::IntrospectOptions;
+use super::introspect_options::IntrospectOptions;
 use super::split::Marks;
 use crate::search::{self, Ranking};
 use crate::signature::{Detail, prune, written_name};
@@ -88,10 +88,7 @@ fn first(shown: ShownTool<'_>, options: IntrospectOptions<'_>, out: &mut String)
 
 /// As much detail as fits.
 fn fitting(shown: ShownTool<'_>, max_bytes: usize) -> Option<Detail> {
-    let signature = shown.signature?;
-    let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
-    let fits = details.into_iter().find(|detail| signature.to_text(*detail).len() <= max_bytes);
-    Some(fits.unwrap_or(Detail::Names))
+    shown.signature.and_then(|signature| compact::fitting(signature, max_bytes))
 }
 
 /// The names of the others; of an absurd number of them the first ones, and how many more there are.

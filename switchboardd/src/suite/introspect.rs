@@ -10,7 +10,7 @@ use switchboard_wire::rpc;
 
 use super::compact::{self, ShownTool};
 use super::found;
-use super::split::Marks;
+use super::introspect_options::IntrospectOptions;
 use super::summary::summary;
 use crate::child::{Tool, ToolList};
 use crate::search::{self, Match, Ranking, Searched, ToolWords};
@@ -18,26 +18,6 @@ use crate::signature::prune;
 
 /// The hint if schemas were asked for in redacted mode.
 const NO_SCHEMAS: &str = "no schema is shown: `introspection.mode` is \"redacted\" in the config; `call` forwards the arguments that you give";
-
-/// What to include.
-#[derive(Debug, Clone, Copy)]
-pub struct IntrospectOptions<'a> {
-    pub mode: Mode,
-    pub summary_max_chars: usize,
-    /// How long the text without a query may be, in bytes, before it becomes compact.
-    pub max_bytes: usize,
-    pub query: Option<&'a str>,
-    /// Whether the model asked for whole definitions.
-    pub wants_schemas: bool,
-    pub marks: Option<&'a Marks>,
-}
-
-impl<'a> IntrospectOptions<'a> {
-    /// For all tools.
-    pub fn new(mode: Mode, summary_max_chars: usize, max_bytes: usize, marks: &'a Marks) -> Self {
-        Self { mode, summary_max_chars, max_bytes, query: None, wants_schemas: false, marks: Some(marks) }
-    }
-}
 
 /// The tools that [`text`] lists, joined for a JSON array.
 pub fn entries(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) -> String {

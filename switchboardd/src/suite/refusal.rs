@@ -106,7 +106,8 @@ fn hint(list: &ToolList, exposed: &[usize], typed: &str, mode: Mode) -> String {
 /// The exposed tools that a wrong name may mean, as indexes: a mistyped name first, then what a search finds.
 fn near(list: &ToolList, exposed: &[usize], typed: &str, mode: Mode) -> Vec<usize> {
     let name = |at: &usize| &*list.tools[*at].name;
-    let mistyped = nearest(typed, exposed.iter().map(name).filter(|name| !search::are_opposite_names(typed, name)));
+    let mistyped =
+        nearest(typed, exposed.iter().map(name).filter(|name| !search::are_opposite_names(typed, name)));
     let mut near: Vec<usize> = exposed.iter().copied().filter(|at| Some(name(at)) == mistyped).collect();
     let words: Vec<&ToolWords> = exposed.iter().map(|at| &list.words()[*at]).collect();
     let searched = if mode == Mode::Redacted { Searched::WithoutArguments } else { Searched::All };

@@ -205,7 +205,9 @@ impl Suite {
             None => {
                 let is_whole = self.current_part() == SuitePart::Whole;
                 let right = if is_whole { &self.name } else { &self.writing_name };
-                format!("call it with `{right}`; if you have no such tool, the user must start a new session in the editor")
+                format!(
+                    "call it with `{right}`; if you have no such tool, the user must start a new session in the editor"
+                )
             }
         };
         let called = call.search.unwrap_or("find").to_owned();

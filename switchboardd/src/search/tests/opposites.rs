@@ -159,7 +159,8 @@ fn what_undoes_a_thing_is_found_where_a_tool_is_named_by_it() {
     check(&revert, "revert the branch", "revert_branch", &[]);
     check(&[("undo", "Undoes the last step"), ("redo", "Redoes it")], "undo", "undo", &[]);
     check(&[("reverse_geocode", "")], "reverse geocode an address", "reverse_geocode", &[]);
-    let bookings = [("book_room", "Books a room"), ("list_bookings", "Lists bookings"), ("delete_booking", "")];
+    let bookings =
+        [("book_room", "Books a room"), ("list_bookings", "Lists bookings"), ("delete_booking", "")];
     check(&bookings, "cancel the booking", "delete_booking", &["book_room"]);
 }
 
@@ -238,10 +239,34 @@ fn words_that_only_look_like_an_action_hide_nothing() {
     check(&issues, "open or close the issue", "*", &[]);
     let tasks = [("list_tasks", "Lists tasks"), ("assign_task", "Assigns a task")];
     check(&tasks, "unassigned tasks", "list_tasks", &[]);
-    let tabs = [("tabs", "Opens or closes a tab"), ("browser_tabs", "List, create, close, or select a browser tab.")];
+    let tabs = [
+        ("tabs", "Opens or closes a tab"),
+        ("browser_tabs", "List, create, close, or select a browser tab."),
+    ];
     for query in ["close the tab", "open a tab", "delete the tab"] {
         check(&tabs[1..], query, "browser_tabs", &[]);
     }
     check(&tabs[..1], "close the tab", "tabs", &[]);
     check(&[("enable_or_disable_rule", "")], "disable the rule", "enable_or_disable_rule", &[]);
+}
+
+#[test]
+fn a_name_that_says_the_opposite_is_no_near_name() {
+    for (one, other) in [
+        ("git_undo_commit", "git_commit"),
+        ("unlock_issue", "lock_issue"),
+        ("remove_label", "add_label"),
+        ("page_close", "page_open"),
+    ] {
+        assert!(are_opposite_names(one, other) && are_opposite_names(other, one), "{one} {other}");
+    }
+    for (one, other) in [
+        ("git_comit", "git_commit"),
+        ("undo_comit", "undo_commit"),
+        ("add_lable", "add_label"),
+        ("open_close_tab", "open_tab"),
+        ("", "close"),
+    ] {
+        assert!(!are_opposite_names(one, other) && !are_opposite_names(other, one), "{one} {other}");
+    }
 }
