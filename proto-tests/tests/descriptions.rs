@@ -219,6 +219,14 @@ fn a_server_that_cannot_be_used_says_why_and_what_to_do() {
     );
     let _daemon = home.daemon();
     let mut shim = home.shim();
+    // The first list says which program is missing.
+    assert!(
+        description(&mut shim, "lost_suite").starts_with(
+            "Not available: command `no-such-program-5f1e` not found; see `switchboard explain lost_suite`.",
+        ),
+        "{}",
+        description(&mut shim, "lost_suite")
+    );
     // A missing value is known without a start.
     until_true("the missing value", TEST_TIMEOUT, || {
         description(&mut shim, "unset_suite").starts_with(

@@ -237,9 +237,13 @@ fn a_server_that_was_added_later_is_found_and_called() {
     assert!(instructions.contains("`find` searches all suites"), "{instructions}");
     assert_eq!(shim.tools().into_keys().collect::<Vec<_>>(), ["find", "one_suite"]);
     let list = home.path().join("later.tools");
-    let tool = json!({"name": "progress", "description": "Tells the progress", "inputSchema": {"type": "object"},
-        "annotations": {"readOnlyHint": true}});
-    std::fs::write(&list, json!({"tools": [tool]}).to_string()).unwrap();
+    let tool = |name: &str, reads: bool| {
+        json!({"name": name, "description": format!("{name} of a job"), "inputSchema":
+            {"type": "object", "properties": {"z": {"type": "integer"}}, "required": ["z"]},
+            "annotations": {"readOnlyHint": reads}})
+    };
+    let tools = [tool("progress", true), tool("change_progress", false)];
+    std::fs::write(&list, json!({"tools": tools}).to_string()).unwrap();
     home.child("later", &["annotated", list.to_str().unwrap()]);
     home.child("broken", &["exit-at-start", "1"]);
     home.run_ok(&["reload"]);
@@ -249,7 +253,25 @@ fn a_server_that_was_added_later_is_found_and_called() {
         used(&mut shim, "find", &json!({"suite": "later", "subtool": "progress", "args": {"z": 1}}));
     assert!(!is_error, "{said}");
     let (found, _) = used(&mut shim, "find", &json!({"query": "tell the progress of later"}));
-    assert!(found.starts_with("1. later_suite: progress()"), "{found}");
+    // This host's list has no such tool.
+    assert!(found.starts_with("1. later_suite [here]: progress(z: integer)"), "{found}");
+    assert!(found.contains("\n2. later_suite [new session]: change_progress("), "{found}");
+    assert!(found.contains("call them with this tool: {\"suite\":…,\"subtool\":…,\"args\":{…}}"), "{found}");
+    assert!(found.contains("the user must start a new session"), "{found}");
+    let (refused, _) =
+        used(&mut shim, "find", &json!({"suite": "later_suite", "subtool": "progress", "args": {}}));
+    let advised = r#"{"suite":"later_suite","subtool":"progress"}"#;
+    assert!(refused.contains("missing argument `z` (integer) in `args`"), "{refused}");
+    assert!(refused.contains(advised), "{refused}");
+    let (shown, is_error) = used(&mut shim, "find", &serde_json::from_str(advised).unwrap());
+    assert!(!is_error && shown.contains(r#""inputSchema""#), "{shown}");
+    // What it must not call is said before what its arguments lack.
+    let (refused, _) =
+        used(&mut shim, "find", &json!({"suite": "later", "subtool": "change_progress", "args": {}}));
+    assert!(refused.contains("may write") && refused.contains("start a new session"), "{refused}");
+    assert!(!refused.contains("missing argument"), "{refused}");
+    let (refused, _) = used(&mut shim, "find", &json!({"action": "introspect", "subtool": "progress"}));
+    assert!(refused.contains("missing `suite`"), "{refused}");
     // A server that cannot be used says so, with the remedy.
     assert!(!found.contains("Not available"), "{found}");
     used(&mut shim, "find", &json!({"suite": "broken"}));
@@ -314,4 +336,33 @@ fn a_suite_named_find_keeps_its_name() {
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["find_tool", "find"]);
+}
+
+/// One tool with an absurd schema costs no more than others.
+#[test]
+fn answers_about_a_huge_tool_are_short() {
+    let home = Home::new();
+    let list = home.path().join("huge.tools");
+    let name = |n: usize| format!("argument_{n}_{}", "x".repeat(60));
+    let properties: serde_json::Map<String, Value> =
+        (0..20_000).map(|n| (name(n), json!({"type": "string", "description": "y".repeat(20)}))).collect();
+    let required: Vec<String> = (0..20_000).map(name).collect();
+    let huge = json!({"name": "huge", "inputSchema":
+        {"type": "object", "properties": properties, "required": required}});
+    let others = (0..3000).map(|n| json!({"name": name(n), "inputSchema": {"type": "object"}}));
+    let tools: Vec<Value> = std::iter::once(huge).chain(others).collect();
+    std::fs::write(&list, json!({"tools": tools}).to_string()).unwrap();
+    home.child("k", &["annotated", list.to_str().unwrap()]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let (said, is_error) =
+        used(&mut shim, "k_suite", &json!({"action": "call", "subtool": "huge", "args": {}}));
+    assert!(is_error && said.len() < 6000 && said.contains(" and 19980 more in `args`"), "{said:.3000}");
+    let (found, _) = used(&mut shim, "k_suite", &json!({"action": "introspect", "query": "huge"}));
+    assert!(found.starts_with("1. huge") && found.len() < 40_000, "{} bytes", found.len());
+    assert!(
+        found.contains(" more; {\"action\":\"introspect\"} names all"),
+        "{}",
+        &found[found.len() - 200..]
+    );
 }

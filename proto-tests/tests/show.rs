@@ -149,6 +149,23 @@ fn a_server_is_shown_as_its_own_tools_once_it_has_run() {
     ran(&own_call(&mut shim, "put", &json!({})), "put");
 }
 
+#[test]
+fn a_suite_that_is_not_listed_names_the_tool_that_is() {
+    let home = Home::new();
+    let server = Server::new(&home, "tm", &[reads("get_clock"), writes("set_clock")]);
+    home.config(&show(&["tm"]));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    run_once(&mut shim, &["tm"], &["get_clock", "set_clock"]);
+    let refused = shim.call("tm", "set_clock", "{}");
+    assert!(
+        refused.contains("call the tool `set_clock`") && !refused.contains("tm_suite_write"),
+        "{refused}"
+    );
+    ran(&own_call(&mut shim, "set_clock", &json!({})), "set_clock");
+    assert_eq!(server.calls(), ["set_clock {}"]);
+}
+
 const ODD: &str = r#"{"zeta":1,"description":"é/\u00e9","name":"odd","inputSchema":{"type":"object","x-z":1.0,"x-a":123456789012345678901234567890,"properties":{ "z":{} }},"_meta":{"a/b":1.0},"icons":[],"alpha":2}"#;
 
 #[test]

@@ -62,9 +62,9 @@ fn hosts_see_one_tool_per_child_and_nothing_else() {
         json!({
             "type": "object",
             "properties": {
-                "action": {"type": "string", "enum": ["introspect", "call"], "description": "introspect finds, call runs"},
+                "action": {"type": "string", "enum": ["introspect", "call"], "description": "find or run"},
                 "subtool": {"type": "string", "description": "Its name"},
-                "args": {"type": "object", "description": "Its arguments", "additionalProperties": true},
+                "args": {"type": "object", "description": "Arguments", "additionalProperties": true},
                 "query": {"type": "string", "description": "What to do"},
             },
             "required": ["action"],

@@ -31,7 +31,7 @@ use crate::catalog::listed_tools::{ListedTools, ToolPrints};
 use crate::catalog::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::manifest::Manifest;
 use crate::pool::{ChildServices, Pool, PoolSettings, Pools};
-use crate::suite::{CallTarget, ListedName, SearchCall, ShownForm, Suite, SuitePart};
+use crate::suite::{CallTarget, ListedName, ShownForm, Suite, SuitePart};
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -65,7 +65,7 @@ pub struct CalledTool<'c> {
     pub part: SuitePart,
     /// The server's own tool that it is, if it is no suite's.
     pub own: Option<Box<str>>,
-    /// Through the tool that searches all suites: what calls it in the list that the host was shown.
+    /// What calls the subtool in the list that the host was shown, if it writes.
     pub instead: Option<ListedName>,
 }
 
@@ -73,8 +73,7 @@ impl CalledTool<'_> {
     /// `search`: the name of the tool that searches all suites.
     pub fn target<'t>(&'t self, search: Option<&'t str>) -> CallTarget<'t> {
         let search = search.filter(|_| self.part == SuitePart::Found);
-        let search = search.map(|tool| SearchCall { tool, instead: self.instead.as_ref() });
-        CallTarget { part: self.part, own: self.own.as_deref(), search }
+        CallTarget { part: self.part, own: self.own.as_deref(), search, instead: self.instead.as_ref() }
     }
 }
 

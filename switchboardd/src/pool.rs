@@ -22,6 +22,7 @@ mod stateful;
 mod supervise;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -131,6 +132,8 @@ pub struct Pool {
     /// Number of children whose lists were fetched and stored, successfully or not.
     manifests_kept: watch::Sender<u64>,
     seen_writing: SeenWriting,
+    /// Whether its program has been looked for and found.
+    has_program: AtomicBool,
     /// The definitions that it serves: what their users accepted of its tools.
     // A leaf lock: held to copy or replace handles.
     baselines: Mutex<Vec<Weak<ToolBaseline>>>,
@@ -175,6 +178,7 @@ impl Pool {
             fingerprint: OnceLock::new(),
             manifests_kept: watch::Sender::new(0),
             seen_writing,
+            has_program: AtomicBool::new(false),
             baselines: Mutex::default(),
         })
     }
@@ -332,6 +336,11 @@ impl Pool {
     pub async fn manifest_kept(&self) {
         // The sender is ours, so the channel stays open.
         let _ = self.manifests_kept.subscribe().wait_for(|times| *times > 0).await;
+    }
+
+    /// Whether that is so, or is known from an earlier run.
+    pub fn is_manifest_kept(&self) -> bool {
+        *self.manifests_kept.borrow() > 0 || self.manifest().is_some()
     }
 
     /// What the child last reported about itself, in this run or an earlier one.

@@ -5,7 +5,9 @@
 //! what is wanted. Nothing is kept but one [`ToolWords`] per tool; the frequencies of words are counted per query,
 //! among the tools that may be seen.
 
+mod actions;
 mod intent;
+mod opposites;
 mod query;
 mod synonyms;
 mod words;
@@ -13,6 +15,8 @@ mod words;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
+use actions::ToolActions;
+pub use actions::are_opposite_names;
 use intent::Intent;
 use query::{Query, Wanted};
 use words::{is_plural, is_stop_word, stem, words};
@@ -55,6 +59,8 @@ const OWN_RARITY: f32 = 0.5;
 const COVER: f32 = 0.6;
 /// How much a word counts that is not wanted.
 const UNWANTED: f32 = 0.7;
+/// How much a tool counts that has a word of the opposite.
+const OPPOSITE: f32 = 0.4;
 
 /// The words of one tool.
 #[derive(Debug, Default)]
@@ -66,6 +72,7 @@ pub struct ToolWords {
     plurals: Vec<Box<str>>,
     is_deprecated: bool,
     intent: Option<Intent>,
+    actions: ToolActions,
 }
 
 /// The parts of a tool's definition that are searched.
@@ -81,11 +88,20 @@ impl ToolWords {
     pub fn of(tool: ToolText<'_>) -> Self {
         let mut all = Collected::default();
         let mut plurals = Vec::new();
-        for word in words(tool.name) {
-            if is_plural(&word) {
-                plurals.push(stem(&word).into());
+        let name = words(tool.name);
+        for word in &name {
+            if is_plural(word) {
+                plurals.push(stem(word).into());
             }
-            all.push(&word, SearchField::Name);
+            all.push(word, SearchField::Name);
+        }
+        // `log_in` is found by "login".
+        let mut verbs = name.clone();
+        for at in 1..name.len() {
+            if let Some(joined) = actions::joined_particle(&name[at - 1], &name[at]) {
+                all.push(&joined, SearchField::Name);
+                verbs[at - 1] = joined;
+            }
         }
         let description = first(tool.description, DESCRIPTION_CHARS);
         for word in tool.title.iter().flat_map(|title| words(first(title, ARGUMENT_CHARS))) {
@@ -111,7 +127,8 @@ impl ToolWords {
         let mut words: Vec<_> = all.words.into_iter().collect();
         words.sort_by(|(one, _), (other, _)| one.cmp(other));
         let intent = Intent::of_tool(tool.name, lead.as_deref());
-        Self { words, lengths: all.lengths, plurals, is_deprecated, intent }
+        let actions = ToolActions::of(&verbs, sentence);
+        Self { words, lengths: all.lengths, plurals, is_deprecated, intent, actions }
     }
 
     fn counts(&self, stem: &str) -> Option<&[u8; FIELDS]> {
@@ -119,10 +136,16 @@ impl ToolWords {
         Some(&self.words[at].1)
     }
 
-    /// Whether the stem stands in the name, or is the verb.
     fn is_named(&self, stem: &str) -> bool {
-        self.counts(stem)
-            .is_some_and(|counts| counts[SearchField::Name as usize] + counts[SearchField::Verb as usize] > 0)
+        self.counts(stem).is_some_and(|counts| counts[SearchField::Name as usize] > 0)
+    }
+
+    /// Whether the name or the verb means the opposite of what is wanted.
+    fn is_named_against(&self, query: &Query) -> bool {
+        self.words.iter().any(|(word, counts)| {
+            counts[SearchField::Name as usize] + counts[SearchField::Verb as usize] > 0
+                && query.actions.is_against(word)
+        })
     }
 
     /// Whether the stem stands in the name or the first sentence.
@@ -204,13 +227,14 @@ pub struct Match {
 pub struct Ranking {
     /// The tools that match, best first. Equal ones stay in their order.
     pub matches: Vec<Match>,
-    /// The tools that have words of the query, but do the opposite. They are no matches.
-    pub opposites: Vec<usize>,
+    /// The tools that do the opposite. They are no matches. Those with most words of the query come first.
+    pub opposites: Vec<Match>,
 }
 
 pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Ranking {
     let vocabulary = |stem: &str| tools.iter().any(|tool| tool.counts(stem).is_some());
-    let query = Query::read(first(query, QUERY_CHARS), &vocabulary, &mut |seen| {
+    let is_named = |stem: &str| tools.iter().any(|tool| tool.is_named(stem));
+    let query = Query::read(first(query, QUERY_CHARS), &vocabulary, &is_named, &mut |seen| {
         tools.iter().for_each(|tool| tool.words.iter().for_each(|(word, _)| seen(word)));
     });
     let statistics = Statistics::of(tools, searched);
@@ -226,9 +250,11 @@ pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Ranking {
             covered[at] += effect.cover;
         }
     }
+    let mut said = scores.clone();
     for unwanted in &query.unwanted {
         for (at, effect) in effects(tools, unwanted, &statistics).into_iter().enumerate() {
             scores[at] -= UNWANTED * effect.score;
+            said[at] += effect.score;
         }
     }
     let mut is_opposite = vec![false; tools.len()];
@@ -241,15 +267,11 @@ pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Ranking {
         if let (Some(wanted), Some(offered)) = (query.intent, tool.intent) {
             scores[at] *= wanted.agreement(offered);
         }
-        if query.opposites.iter().any(|word| tool.is_named(word))
-            && !query.stems.iter().any(|word| tool.is_named(word) && query.actions.contains(word))
-        {
-            scores[at] *= 0.4;
-            is_opposite[at] = !query.actions.iter().any(|word| tool.is_for(word));
+        let is_named = |stem: &str| tool.is_named(stem);
+        if tool.is_named_against(&query) && !query.actions.are_told(&tool.actions, &is_named) {
+            scores[at] *= OPPOSITE;
         }
-        // What the query wants undone.
-        let undone = query.unwanted.iter().flat_map(|unwanted| &unwanted.variants);
-        is_opposite[at] |= scores[at] <= 0.0 && undone.into_iter().any(|(stem, _)| tool.is_for(stem));
+        is_opposite[at] = query.actions.is_opposite(&tool.actions, &is_named, &|stem| tool.is_for(stem));
         if tool.is_deprecated {
             scores[at] *= 0.6;
         }
@@ -258,7 +280,9 @@ pub fn rank(tools: &[&ToolWords], query: &str, searched: Searched) -> Ranking {
         scores.into_iter().enumerate().map(|(at, score)| Match { at, score }).collect();
     found.retain(|found| found.score > 0.0 && !is_opposite[found.at]);
     found.sort_by(|one, other| other.score.total_cmp(&one.score));
-    let opposites = (0..tools.len()).filter(|at| is_opposite[*at]).collect();
+    let of_opposite = |at: usize| Match { at, score: said[at] };
+    let mut opposites: Vec<Match> = (0..tools.len()).filter(|at| is_opposite[*at]).map(of_opposite).collect();
+    opposites.sort_by(|one, other| other.score.total_cmp(&one.score));
     Ranking { matches: found, opposites }
 }
 

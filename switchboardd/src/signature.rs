@@ -4,7 +4,9 @@
 //! Any schema gives a signature. What cannot be said in one line is shown as `object` or `any`, and [`Omissions`] says
 //! what kind of thing that was.
 
+mod pointer;
 pub mod prune;
+mod shape;
 mod types;
 mod written;
 
@@ -101,9 +103,9 @@ impl Signature {
             properties.iter().filter(|(name, _)| required.contains(&**name)).count().max(MAX_ARGUMENTS);
         signature.more = properties.len().saturating_sub(shown);
         for (name, property) in properties.into_iter().take(shown) {
-            let (whole, mut left_out) = types.write(property, true);
-            let (flat, _) = types.write(property, false);
-            let default = Members::of(property).and_then(|property| property.get("default"));
+            let (whole, mut left_out) = types.write(&property, true);
+            let (flat, _) = types.write(&property, false);
+            let default = property.schemas().find_map(|schema| Members::of(schema)?.get("default"));
             let default = default
                 .map(Raw::get)
                 .filter(|default| default.len() <= MAX_DEFAULT && *default != "null")
@@ -413,6 +415,83 @@ mod tests {
     }
 
     #[test]
+    fn arguments_are_found_wherever_a_schema_describes_them() {
+        let check = |schema: Value, expect: &str| {
+            assert_eq!(signature(&schema).to_text(Detail::Whole), expect, "{schema}");
+            let is_partial = expect.contains('…');
+            assert_eq!(signature(&schema).omissions().rules, is_partial, "{schema}");
+        };
+        check(
+            json!({"properties": {"a": {"type": "string"}}, "allOf": [{"properties": {"a": {"enum": ["x", "y"]}}}]}),
+            r#"t(a?: "x"|"y")"#,
+        );
+        check(
+            json!({"$ref": "#/definitions/My%20Type", "definitions": {
+                "My Type": {"properties": {"a": {"type": "string"}}, "required": ["a"]}}}),
+            "t(a: string)",
+        );
+        check(json!({"$ref": "#/definitions/gone"}), "t(…)");
+        check(json!({"$ref": "https://x.example/y"}), "t(…)");
+        check(json!({"$dynamicRef": "#x"}), "t(…)");
+        check(json!({"properties": {"a": {}}, "minProperties": 1}), "t(a?: any, …)");
+        check(
+            json!({"oneOf": [
+                {"properties": {"a": {"type": "string"}}, "required": ["a"]},
+                {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]}),
+            "t(a?: string, b?: integer, …)",
+        );
+        check(
+            json!({"anyOf": [{"$ref": "#/$defs/x"}, {"$ref": "#/$defs/y"}], "$defs": {
+                "x": {"properties": {"kind": {"const": "a"}}, "required": ["kind"]},
+                "y": {"properties": {"kind": {"const": "b"}, "z": {"type": "number"}}, "required": ["z", "kind"]}}}),
+            r#"t(kind: "a"|"b", z?: number, …)"#,
+        );
+        // One alternative limits nothing that another allows.
+        check(
+            json!({"properties": {"a": {"type": "string"}}, "oneOf": [
+                {"properties": {"a": {"const": "x"}}}, {"properties": {"b": {}}}]}),
+            "t(a?: string, b?: any, …)",
+        );
+        check(
+            json!({"properties": {"a": {"type": "string"}}, "if": {"properties": {"a": {"const": "x"}}},
+                "then": {"properties": {"a": {"const": "x"}, "b": {"type": "integer"}}, "required": ["b"]}}),
+            "t(a?: string, b?: integer, …)",
+        );
+    }
+
+    #[test]
+    fn nothing_about_one_argument_is_silently_left_out() {
+        let check = |schema: Value, expect: &str, (objects, limits): (bool, bool)| {
+            let signature = signature(&json!({"properties": {"a": schema}}));
+            assert_eq!(signature.to_text(Detail::Whole), format!("t(a?: {expect})"), "{schema}");
+            let found = signature.omissions();
+            assert_eq!((found.objects, found.limits), (objects, limits), "{schema}");
+        };
+        let (nothing, objects, limits) = ((false, false), (true, false), (false, true));
+        check(
+            json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}),
+            "[string, integer]",
+            nothing,
+        );
+        check(json!({"prefixItems": [{"type": "string"}]}), "[string]", nothing);
+        check(json!({"type": "array", "contains": {"const": 1}}), "array", limits);
+        check(json!({"type": "string", "contentEncoding": "base64"}), "string", limits);
+        check(json!({"enum": ["x", "y"], "not": {"const": "y"}}), r#""x"|"y""#, limits);
+        check(json!({"const": "x", "allOf": [{"minLength": 1}]}), r#""x""#, limits);
+        check(json!({"allOf": [{"type": "string"}, {"enum": ["x"]}]}), r#""x""#, objects);
+        check(json!({"type": "string", "allOf": [{"enum": ["x"]}]}), r#""x""#, nothing);
+        check(
+            json!({"allOf": [{"type": "object", "properties": {"x": {"type": "string"}}},
+                {"type": "object", "properties": {"y": {}}, "required": ["y"]}]}),
+            "{x?: string, y: any}",
+            objects,
+        );
+        check(json!({"type": "object", "required": ["x"]}), "object", objects);
+        check(json!({"anyOf": [{"type": "string"}], "not": {"const": "y"}}), "string", objects);
+        check(json!({"$dynamicRef": "#x"}), "any", objects);
+    }
+
+    #[test]
     fn required_arguments_are_never_counted_as_optional() {
         let only_required = json!({"type": "object", "required": ["path"]});
         assert_eq!(signature(&only_required).to_text(Detail::Whole), "t(path: any)");
@@ -480,6 +559,10 @@ mod tests {
                 (json!({"enum": values}), text.join("|"))
             }),
             Just((json!({"type": "array", "items": {"type": "string"}}), "string[]".to_owned())),
+            Just((json!({"type": "array", "items": [{"type": "string"}, {}]}), "array".to_owned())),
+            Just((json!({"$ref": "#/$defs/Of%3CX%3E"}), "integer".to_owned())),
+            Just((json!({"allOf": [{"type": "string"}, {"enum": ["p", "q"]}]}), r#""p"|"q""#.to_owned())),
+            Just((json!({"type": "string", "allOf": [{"const": "p"}]}), r#""p""#.to_owned())),
             Just((
                 json!({"type": "object", "properties": {"deep": {"type": "object"}}}),
                 "object".to_owned()
@@ -511,25 +594,39 @@ mod tests {
         fn a_signature_says_what_the_schema_says(
             all in proptest::collection::btree_map("[a-zA-Z_ ,:?()-]{1,10}", (property(), any::<bool>()), 0..12),
             unnamed in proptest::collection::btree_set("[0-9]{1,5}", 0..4),
+            place in proptest::sample::select(vec!["", "allOf", "$ref", "oneOf", "anyOf"]),
         ) {
             let properties: Map<String, Value> =
                 all.iter().map(|(name, ((schema, _), _))| (name.clone(), schema.clone())).collect();
             let needed = all.iter().filter(|(_, (_, needed))| *needed).map(|(name, _)| name);
             // Some names are required and have no property.
             let required: Vec<&String> = needed.chain(&unnamed).collect();
-            let schema = json!({"type": "object", "properties": properties, "required": required});
+            let inner = json!({"type": "object", "properties": properties, "required": required});
+            let mut schema = match place {
+                "" => inner,
+                "$ref" => json!({"$ref": "#/definitions/all%20of~0it", "definitions": {"all of~it": inner}}),
+                "allOf" => json!({"allOf": [inner]}),
+                // The same arguments twice.
+                key => json!({"type": "object", key: [inner, inner]}),
+            };
+            schema["$defs"] = json!({"Of<X>": {"type": "integer"}});
             let signature = signature(&schema);
+            let rule = place.ends_with("Of") && place != "allOf";
+            prop_assert_eq!(signature.omissions().rules, rule);
             let shown = |needed: bool| all.iter().filter(move |(_, (_, is))| *is == needed).map(move |(name, ((_, kind), _))| {
                 format!("{}{}: {kind}", written_name(name), if needed { "" } else { "?" })
             });
             let unnamed = || unnamed.iter().map(|name| format!("{}: any", written_name(name)));
-            let every: Vec<String> = shown(true).chain(unnamed()).chain(shown(false)).collect();
+            let rule = rule.then(|| "…".to_owned());
+            let every: Vec<String> =
+                shown(true).chain(unnamed()).chain(shown(false)).chain(rule.clone()).collect();
             prop_assert_eq!(signature.to_text(Detail::Flat), format!("t({})", every.join(", ")));
             let mut some: Vec<String> = shown(true).chain(unnamed()).collect();
             let optional = shown(false).count();
             if optional > 0 {
                 some.push(format!("…{optional} optional"));
             }
+            some.extend(rule);
             prop_assert_eq!(signature.to_text(Detail::Required), format!("t({})", some.join(", ")));
         }
 

@@ -20,6 +20,7 @@ pub mod find_tool;
 mod found;
 pub mod introspect;
 mod introspect_call;
+mod introspect_options;
 mod judged_call;
 mod known_tools;
 mod lenient;
@@ -62,7 +63,7 @@ use crate::pool::baseline::ToolBaseline;
 use crate::pool::{Lease, Pool, PoolError, PoolStatus};
 use crate::suite::failure::Failure;
 
-pub use context::{CallContext, CallTarget, ListedName, SearchCall};
+pub use context::{CallContext, CallTarget, ListedName};
 pub use judged_call::CallArguments;
 use login::LoginOutcome;
 pub use own_tools::{ListedSuite, ShownForm};
@@ -79,7 +80,7 @@ const START_ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// No other properties: some hosts refuse or drop arguments that a tool does not declare. Some rewrite an object
 /// without properties unless it says that it takes any.
-const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"],"description":"introspect finds, call runs"},"subtool":{"type":"string","description":"Its name"},"args":{"type":"object","description":"Its arguments","additionalProperties":true},"query":{"type":"string","description":"What to do"}},"required":["action"]}"#;
+const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"],"description":"find or run"},"subtool":{"type":"string","description":"Its name"},"args":{"type":"object","description":"Arguments","additionalProperties":true},"query":{"type":"string","description":"What to do"}},"required":["action"]}"#;
 
 /// How much of a command line a model is shown, in characters; a user is shown all of it.
 const MAX_SHOWN_COMMAND: usize = 600;
@@ -334,6 +335,7 @@ impl Suite {
             part: target.part,
             by_own_name: target.own.is_some(),
             search: target.search,
+            instead: target.instead,
             ..CallContext::new(caller, notes)
         };
         let mut said = self.dispatch(call(), params).await;

@@ -67,7 +67,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("listenfd", &["src/daemon/listen"]),
     ("nix", &["guard/src/process_events.rs", "src/system/environment.rs"]),
     ("notify", &["src/reload/watch"]),
-    ("percent_encoding", &["src/catalog/merged_items.rs", "src/observe/telemetry/settings.rs"]),
+    (
+        "percent_encoding",
+        &["src/catalog/merged_items.rs", "src/observe/telemetry/settings.rs", "src/signature/pointer.rs"],
+    ),
     ("proc_pidinfo", &["guard/src/process_tree.rs", "wire/src/process"]),
     ("reqwest", &["src/child/remote", "src/oauth", "src/daemon/collector"]),
     ("rustls", &["src/child/remote"]),

@@ -23,7 +23,7 @@ const MAX_MEDIAN_COST: usize = 1_200;
 const MAX_WORST_COST: usize = 3_000;
 const MAX_WHOLE: usize = 6_000;
 /// With one tool for each server.
-const MAX_START_ONE_TOOL: usize = 8 * 1024;
+const MAX_START_ONE_TOOL: usize = 8_000;
 /// With `find`, which searches all servers at once. A little worse than measured: a loss is seen.
 const FIND_MIN_FIRST: f64 = 0.60;
 const FIND_MIN_AMONG_THREE: f64 = 0.80;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::{Value, json};
 use switchboard_wire::visible::visible;
+use tokio::time::Instant;
 
 use super::ask::{AskError, about, ask};
 use super::at_once::run_all;
@@ -20,6 +21,10 @@ use switchboardd::child::Tool;
 
 /// How long all of them may take. The daemon answers sooner that a server is still starting, and goes on.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a server that has started may take to list what it offers, and the daemon to show it.
+const LISTS_TIMEOUT: Duration = Duration::from_secs(20);
+const LISTED_TIMEOUT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A server that was just defined.
 #[derive(Debug, Clone)]
@@ -45,8 +50,8 @@ pub(super) struct LearnedServer {
 }
 
 enum LearnOutcome {
-    /// The number of tools that hosts can see.
-    Tools(usize),
+    /// The number of tools that hosts can see; `None` if it was not known in time.
+    Tools(Option<usize>),
     /// It runs once for each project, and was not started.
     OfProjects,
     NotStarted(String),
@@ -69,7 +74,8 @@ impl LearnedServer {
     /// Continues the words "it".
     pub(super) fn sentence(&self) -> String {
         match &self.outcome {
-            LearnOutcome::Tools(tools) => format!("was started once: {}", count(*tools, "tool")),
+            LearnOutcome::Tools(Some(tools)) => format!("was started once: {}", count(*tools, "tool")),
+            LearnOutcome::Tools(None) => "was started once: it has not listed its tools yet".to_owned(),
             LearnOutcome::OfProjects => OF_PROJECTS.to_owned(),
             LearnOutcome::NotStarted(why) => format!("did not start: {why}"),
         }
@@ -168,11 +174,46 @@ async fn in_daemon(args: &Args, server: &NewServer) -> Result<LearnOutcome, Stri
     if let Some(why) = refusal {
         return Err(why.to_owned());
     }
-    let known = ask(args, Method::GET, &format!("/suites/{name}{place}"), None)
-        .await
-        .map_err(|error| error.to_string())?;
-    let tools = known["subtools"].as_u64().and_then(|tools| usize::try_from(tools).ok());
-    Ok(LearnOutcome::Tools(tools.unwrap_or(0)))
+    let tools = known_tools(args, &name, &place).await?;
+    wait_listed(args, &name, &place).await?;
+    Ok(LearnOutcome::Tools(tools))
+}
+
+/// The number of its tools, once the daemon has stored its lists.
+async fn known_tools(args: &Args, suite: &str, place: &str) -> Result<Option<usize>, String> {
+    let due = Instant::now() + LISTS_TIMEOUT;
+    loop {
+        let known = get_suite(args, suite, place).await?;
+        if known["pool"]["isDescribed"] == true || Instant::now() >= due {
+            return Ok(known["subtools"].as_u64().and_then(|tools| usize::try_from(tools).ok()));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Waits until new sessions are shown what is known about it: the daemon collects changes for a moment.
+async fn wait_listed(args: &Args, suite: &str, place: &str) -> Result<(), String> {
+    let due = Instant::now() + LISTED_TIMEOUT;
+    while Instant::now() < due {
+        let known = get_suite(args, suite, place).await?;
+        let listed =
+            ask(args, Method::POST, &format!("/proxy{place}"), Some(&request("tools/list", &json!({}))))
+                .await
+                .map_err(|error| error.to_string())?;
+        let tools = listed["result"]["tools"].as_array();
+        let entry = tools.and_then(|tools| tools.iter().find(|tool| tool["name"] == suite));
+        // Without an entry, its own tools are shown.
+        if entry.is_none_or(|entry| entry["description"] == known["description"]) {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+async fn get_suite(args: &Args, suite: &str, place: &str) -> Result<Value, String> {
+    let answer = ask(args, Method::GET, &format!("/suites/{suite}{place}"), None).await;
+    answer.map_err(|error| error.to_string())
 }
 
 /// Starts them as children of this command, and ends them again.
@@ -187,7 +228,7 @@ async fn here(args: &Args, servers: &[NewServer]) -> Vec<LearnedServer> {
         let suite = catalog.child(&server.name).ok_or("it was not found again")?;
         let exposed = |tool: &&Tool| suite.settings.expose.permits(&tool.name);
         match dry_run::subtools(suite, &caller).await {
-            Ok(tools) => Ok(LearnOutcome::Tools(tools.tools.iter().filter(exposed).count())),
+            Ok(tools) => Ok(LearnOutcome::Tools(Some(tools.tools.iter().filter(exposed).count()))),
             Err(failure) if failure.needs_project() => Ok(LearnOutcome::OfProjects),
             Err(failure) => Err(failure.to_string()),
         }

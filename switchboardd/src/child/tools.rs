@@ -149,6 +149,11 @@ impl From<Vec<Tool>> for ToolList {
 }
 
 impl Tool {
+    /// Whether looking through its definition would take the event loop too long.
+    pub fn is_large(&self) -> bool {
+        self.raw.get().len() > lists::LITTLE_WORK
+    }
+
     pub fn signature(&self) -> Signature {
         Signature::of(&self.name, self.input_schema.as_deref().map(Into::into))
     }

@@ -240,9 +240,17 @@ impl ValueResolver {
     /// If the definition gives a path or sets `PATH`, links are resolved: the target is part of what is
     /// allowed, and could change without approval.
     async fn program(&self, filled: &ResolvedCommand) -> Result<PathBuf, String> {
-        let (shell_environment, filled) = (self.shell.environment().await, filled.clone());
+        let filled = filled.clone();
+        // A path needs no `PATH`.
+        let shell_environment = match filled.cmd.contains('/') {
+            true => None,
+            false => Some(self.shell.environment().await),
+        };
         run_blocking(move || {
-            let found = program(&filled, &shell_environment.variables)?;
+            let found = match &shell_environment {
+                Some(shell_environment) => program(&filled, &shell_environment.variables)?,
+                None => filled.cwd.join(&filled.cmd),
+            };
             let is_its_own = filled.cmd.contains('/') || filled.env.contains_key("PATH");
             Ok(if is_its_own { found.canonicalize().unwrap_or(found) } else { found })
         })

@@ -1,6 +1,7 @@
 //! The aggregate face: one suite per child, and the prompts and resources of all of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use switchboard_mcp::era;
 use switchboard_mcp::era::request_params::RequestParams;
@@ -16,12 +17,16 @@ use crate::catalog::{CalledTool, Catalog};
 use crate::changes::list_changes;
 use crate::child::ListKind;
 use crate::observe::metrics::OperationNotes;
+use crate::pool::Pool;
 use crate::savings::recorder::Fingerprint;
 use crate::session::Session;
 use crate::state::Daemon;
 use crate::suite::failure::Failure;
 use crate::suite::find_tool::nearest_suite;
 use crate::suite::{MAX_ECHO, SuitePart, SuiteReply, SuspendableCall};
+
+/// How long a list waits until it is known whether programs can be found.
+const LOOK_TIMEOUT: Duration = Duration::from_millis(400);
 
 pub(super) async fn answer(
     context: RequestContext<'_>,
@@ -31,7 +36,10 @@ pub(super) async fn answer(
     let RequestContext { session, caller, .. } = context;
     match request.method {
         methods::TOOLS_CALL => call(context, catalog, request).await,
-        methods::TOOLS_LIST => list(context, catalog, request),
+        methods::TOOLS_LIST => {
+            look_for_programs(catalog).await;
+            list(context, catalog, request)
+        }
         methods::INITIALIZE => Ok(SuiteReply::Own(initialize(session, caller, request))),
         methods::PING => Ok(SuiteReply::Own("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
@@ -72,7 +80,10 @@ async fn call(
         let called = CalledTool { suite, part: SuitePart::Found, own: None, instead };
         return call_tool(context, catalog, HostRequest { params: &params, ..request }, called).await;
     }
-    let called = tool(context, catalog, &name, request.notes)?;
+    let mut called = tool(context, catalog, &name, request.notes)?;
+    if called.own.is_none() && called.part != SuitePart::Whole {
+        called.instead = find::calling(context.session, catalog, called.suite, request);
+    }
     call_tool(context, catalog, request, called).await
 }
 
@@ -164,6 +175,28 @@ fn ask_first(
         let target = target.target(search);
         let said = suite.run(&caller, &params, target, None).await?;
         Ok(links::rewrite_uris(&catalog, suite.child_name(), said))
+    }
+}
+
+/// Has the list say which servers lack their program. It goes on without the hosts if that takes long, as with a slow
+/// login shell; they hear of it then.
+async fn look_for_programs(catalog: &Catalog) {
+    let due: Vec<Arc<Pool>> = catalog.pools().filter(|pool| pool.may_lack_program()).cloned().collect();
+    if due.is_empty() {
+        return;
+    }
+    let changed = tokio::spawn(async move {
+        let mut has_changed = false;
+        for pool in &due {
+            has_changed |= pool.look_for_program().await;
+        }
+        if has_changed {
+            due[0].notify_lists_changed();
+        }
+        has_changed
+    });
+    if let Ok(Ok(true)) = tokio::time::timeout(LOOK_TIMEOUT, changed).await {
+        catalog.renew_tools(Instant::now());
     }
 }
 

@@ -9,6 +9,22 @@ use crate::catalog::Catalog;
 use crate::session::Session;
 use crate::suite::{ListedName, Suite, SuiteReply, find_tool};
 
+/// What calls the subtool of a call in the list that the host was shown, if it writes.
+pub(super) fn calling(
+    session: &Session,
+    catalog: &Catalog,
+    suite: &Suite,
+    request: HostRequest<'_>,
+) -> Option<ListedName> {
+    let arguments = request.params.members.get("arguments").and_then(Members::of)?;
+    let subtool = arguments.text("subtool")?;
+    // A host with an older list has the server's own tools after it lists them again.
+    let current = catalog.shown_tools().reaching(suite.child_name(), &subtool, false);
+    let shown = session.shown_tools();
+    let shown = shown.as_deref().filter(|shown| !shown.is_empty());
+    shown.and_then(|shown| shown.reaching(suite.child_name(), &subtool, false)).or(current)
+}
+
 /// What becomes of a call.
 pub(super) enum FindOutcome<'c> {
     Said(SuiteReply),
@@ -29,6 +45,7 @@ pub(super) async fn run<'c>(
     };
     let given = request.params.members.get("arguments");
     let arguments = given.and_then(Members::of).unwrap_or_default();
+    let has = |key: &str| arguments.get(key).is_some_and(|value| !value.is_null());
     let Some(suite) = arguments.text("suite").filter(|suite| !suite.is_empty()) else {
         let query = arguments.text("query").filter(|query| !query.trim().is_empty());
         return FindOutcome::Said(match query {
@@ -38,6 +55,7 @@ pub(super) async fn run<'c>(
                 })
                 .await
             }
+            None if has("subtool") => find_tool::no_suite_given(),
             None => find_tool::no_query(),
         });
     };
@@ -46,7 +64,6 @@ pub(super) async fn run<'c>(
     else {
         return FindOutcome::Said(find_tool::no_suite(&catalog.suites, &suite));
     };
-    let has = |key: &str| arguments.get(key).is_some_and(|value| !value.is_null());
     let is_call = if has("action") {
         arguments.text("action").as_deref() != Some("introspect")
     } else {

@@ -1,9 +1,12 @@
 //! Supervises children until they end.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use switchboard_definitions::config::Scope;
+use switchboard_definitions::definition::Launch;
+use switchboard_definitions::expand::Template;
 use switchboard_wire::event_loop::try_run_blocking;
 use tokio::time::Instant;
 
@@ -55,6 +58,47 @@ impl Pool {
         }
         if filled.is_ok() {
             self.condition_met(RetryCondition::Values);
+        }
+    }
+
+    /// Has hosts notified of what is now known.
+    pub fn notify_lists_changed(&self) {
+        self.services.lists_changed.notify_one();
+    }
+
+    /// Whether nobody knows yet if its program can be found, and no other value decides which one that is.
+    pub fn may_lack_program(&self) -> bool {
+        let Launch::Process(launch) = self.launch() else { return false };
+        let is_fixed = |template: &Template| template.placeholders().next().is_none();
+        let path = launch.env.iter().find(|(name, _)| *name == "PATH");
+        !self.has_program.load(Ordering::Relaxed)
+            && launch.program.is_none()
+            && is_fixed(&launch.cmd)
+            && is_fixed(&launch.cwd)
+            && path.is_none()
+            && self.running().is_empty()
+    }
+
+    /// Looks for its program, so that hosts need no failed call to know that it is missing. True if something changed.
+    pub async fn look_for_program(&self) -> bool {
+        let Launch::Process(launch) = self.launch() else { return false };
+        let found = self.services.value_resolver.find_program(launch).await;
+        let mut state = self.lock();
+        match found {
+            Ok(_) => {
+                self.has_program.store(true, Ordering::Relaxed);
+                let is_of_program =
+                    |obstacle: &mut PoolError| matches!(obstacle, PoolError::Child(ChildError::Spawn { .. }));
+                state.obstacle.take_if(is_of_program).is_some()
+            }
+            Err(why) => {
+                let lacks = PoolError::Child(ChildError::Spawn { why });
+                let is_new = state.obstacle.is_none();
+                if is_new {
+                    state.obstacle = Some(lacks);
+                }
+                is_new
+            }
         }
     }
 

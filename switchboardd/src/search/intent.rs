@@ -28,6 +28,11 @@ impl Intent {
         kinds.into_iter().find(|(all, _)| all.contains(&word)).map(|(_, kind)| kind)
     }
 
+    /// Whether the word says what is done.
+    pub(super) fn is_known(word: &str) -> bool {
+        Self::of_word(word).is_some()
+    }
+
     /// The first word of a query that says it.
     pub(super) fn of_query(words: &[String]) -> Option<Self> {
         words.iter().find_map(|word| Self::of_word(word))

@@ -1,7 +1,9 @@
 //! Reads a query: which words are wanted, what else they may be called, and which are not wanted.
 
+use super::actions::{QueryActions, with_prefixes};
 use super::intent::Intent;
-use super::synonyms::{is_negation, is_weak, opposites, replacements, without_phrases};
+use super::opposites::{are_opposite, is_verb};
+use super::synonyms::{AS_EQUAL, is_negation, is_weak, replacements, without_phrases};
 use super::words::{is_plural, is_stop_word, stem, words};
 
 /// How many words of a query are used.
@@ -11,6 +13,8 @@ const WEAK: f32 = 0.6;
 const SHORTENED: f32 = 0.7;
 const MISTYPED: f32 = 0.8;
 const NEGATED: f32 = 1.4;
+/// How much a thing counts that something is to be undone of.
+const UNDONE: f32 = 0.4;
 
 /// Passes every stem of every tool.
 type EachWord<'a> = dyn FnMut(&mut dyn FnMut(&str)) + 'a;
@@ -27,43 +31,51 @@ pub(super) struct Query {
     pub(super) wanted: Vec<Wanted>,
     /// Words that the query says it does not want.
     pub(super) unwanted: Vec<Wanted>,
-    pub(super) stems: Vec<String>,
-    /// Stems that have an opposite.
-    pub(super) actions: Vec<String>,
-    /// Stems that mean the opposite of what is wanted.
-    pub(super) opposites: Vec<String>,
+    pub(super) actions: QueryActions,
     pub(super) intent: Option<Intent>,
 }
 
 impl Query {
-    /// `is_known`: whether a tool has the stem; `each_word` passes every stem of every tool.
-    pub(super) fn read(text: &str, is_known: &dyn Fn(&str) -> bool, each_word: &mut EachWord<'_>) -> Self {
-        let spoken = words(text);
+    /// `is_known`: whether a tool has the stem; `is_named`: whether it is in the name of one; `each_word` passes every stem
+    /// of every tool.
+    pub(super) fn read(
+        text: &str,
+        is_known: &dyn Fn(&str) -> bool,
+        is_named: &dyn Fn(&str) -> bool,
+        each_word: &mut EachWord<'_>,
+    ) -> Self {
+        let spoken = with_prefixes(words(text));
         let intent = Intent::of_query(&spoken);
         let spoken = without_phrases(&spoken);
-        let (mut stems, mut negated, mut not) = (Vec::<String>::new(), Vec::<String>::new(), 0);
-        let (mut weak, mut plural) = (Vec::new(), Vec::new());
+        let actions = QueryActions::of(&spoken, is_known);
+        // A tool that is named by the verb does it to what comes next.
+        let undoes = !actions.undoing.iter().any(|verb| is_named(verb));
+        let is_undone = |stem: &str| undoes && actions.undone().any(|undone| undone == stem);
+        let (mut stems, mut negated, mut is_negated) = (Vec::<String>::new(), Vec::<String>::new(), false);
+        let (mut weights, mut plural) = (Vec::new(), Vec::new());
         for word in &spoken {
-            let is_negating = is_negation(word);
-            if is_negating {
-                not = 2;
-            }
-            if is_stop_word(word)
-                || (is_negating && !is_known(&stem(word)) && word != "undo" && word != "revert")
-            {
+            is_negated |= is_negation(word);
+            if is_stop_word(word) || (is_negation(word) && !is_known(&stem(word))) {
                 continue;
             }
             let stem = stem(word);
-            if not > 0 && !is_negating {
-                not -= 1;
-                if not == 1 && !negated.contains(&stem) {
+            let is_verbal = || word.ends_with("ing") || is_verb(&stem) || is_known(&format!("un{stem}"));
+            let is_object = is_undone(&stem) && !is_verbal();
+            if (is_negated && !is_negation(word)) || (is_undone(&stem) && !is_object) {
+                is_negated = false;
+                if !negated.contains(&stem) {
                     negated.push(stem);
-                    not = 0;
-                    continue;
                 }
+                continue;
             }
             if !stems.contains(&stem) && stems.len() < MAX_WANTED {
-                weak.push(is_weak(word));
+                weights.push(if is_object {
+                    UNDONE
+                } else if is_weak(word) {
+                    WEAK
+                } else {
+                    1.0
+                });
                 plural.push(is_plural(word));
                 stems.push(stem);
             }
@@ -78,11 +90,12 @@ impl Query {
             .enumerate()
             .map(|(at, (stem, equal))| {
                 let mut variants = vec![(stem.clone(), 1.0)];
-                variants.extend(equal);
+                variants.extend(equal.into_iter().filter(|(word, _)| !are_opposite(stem, word)));
                 if !is_known(stem) {
                     let only_typo = variants.len() == 1;
                     each_word(&mut |word| {
-                        if let Some(weight) = likeness(stem, word, only_typo) {
+                        let weight = likeness(stem, word, only_typo);
+                        if let Some(weight) = weight.filter(|_| !are_opposite(stem, word)) {
                             let has_room = variants.len() < MAX_VARIANTS;
                             match variants.iter_mut().find(|(known, _)| known == word) {
                                 Some((_, before)) => *before = before.max(weight),
@@ -94,15 +107,16 @@ impl Query {
                         }
                     });
                 }
-                let weight = if weak.get(at) == Some(&true) { WEAK } else { 1.0 };
+                let weight = weights.get(at).copied().unwrap_or(1.0);
                 Wanted { weight, is_plural: plural.get(at) == Some(&true), variants }
             })
             .collect();
         wanted.extend(compounds(&stems, is_known));
-        let actions: Vec<String> =
-            stems.iter().filter(|stem| !opposites(&[stem.as_str()]).is_empty()).cloned().collect();
-        let refs: Vec<&str> = stems.iter().map(String::as_str).collect();
-        let opposites = opposites(&refs);
+        let instead: Vec<(String, f32)> =
+            actions.instead().into_iter().filter(|_| undoes).map(|stem| (stem, AS_EQUAL)).collect();
+        if !instead.is_empty() {
+            wanted.push(Wanted { weight: 1.0, is_plural: false, variants: instead });
+        }
         for stem in &negated {
             let prefixed = ["un", "de", "dis", "non"].map(|prefix| (format!("{prefix}{stem}"), NEGATED));
             wanted.push(Wanted { weight: 1.0, is_plural: false, variants: prefixed.to_vec() });
@@ -111,7 +125,7 @@ impl Query {
             .into_iter()
             .map(|stem| Wanted { weight: 1.0, is_plural: false, variants: vec![(stem, 1.0)] })
             .collect();
-        Self { wanted, unwanted, stems, actions, opposites, intent }
+        Self { wanted, unwanted, actions, intent }
     }
 }
 
@@ -174,7 +188,9 @@ mod tests {
     #[test]
     fn a_word_that_no_tool_has_stands_for_few_words() {
         let words: Vec<String> = (0..1000).map(|number| format!("config{number}")).collect();
-        let query = Query::read("config", &|_| false, &mut |each| words.iter().for_each(|word| each(word)));
+        let query = Query::read("config", &|_| false, &|_| false, &mut |each| {
+            words.iter().for_each(|word| each(word))
+        });
         let counts: Vec<usize> = query.wanted.iter().map(|wanted| wanted.variants.len()).collect();
         assert_eq!(counts, [MAX_VARIANTS]);
     }

@@ -1,4 +1,4 @@
-//! Words that mean nearly the same, words that mean the opposite, and phrases that stand for one word.
+//! Words that mean nearly the same, and phrases that stand for one word.
 //! General English and the general vocabulary of programming; nothing here is about one server.
 
 use super::words::stem;
@@ -86,7 +86,8 @@ const EQUAL: &[&str] = &[
     "id identifier",
     "server instance cluster",
     "title name",
-    "login sign authenticate",
+    "login sign signin authenticate",
+    "logout signout logoff",
     "accept approve confirm",
     "reject dismiss decline",
     "allowed permission may",
@@ -196,6 +197,10 @@ const RELATED: &[&str] = &[
     "toggle switch turn enable disable",
     "export save backup file",
     "import load",
+    "download export",
+    "upload import",
+    "uninstall delete remove",
+    "cancel delete remove",
     "permission access right allowed",
     "metadata size modify date",
     "last tail end recent",
@@ -211,31 +216,6 @@ const RELATED: &[&str] = &[
 const WEAK: &str =
     " make get take have go put set do let show see open look give read list view start all new change ";
 
-/// Pairs of opposites, as lists of words on both sides.
-const OPPOSITES: &[(&str, &str)] = &[
-    (
-        "add create insert append make new write attach upload stage",
-        "delete remove drop erase destroy clear purge unstage",
-    ),
-    ("open start begin launch", "close stop end finish quit terminate"),
-    ("enable activate show", "disable deactivate hide"),
-    ("connect attach join", "disconnect detach leave"),
-    ("upload push export", "download pull import"),
-    ("back previous", "forward next"),
-    ("lock", "unlock"),
-    ("subscribe follow", "unsubscribe unfollow"),
-    ("expand", "collapse"),
-    ("send", "receive"),
-    ("compress zip", "decompress unzip"),
-    ("encrypt encode", "decrypt decode"),
-    ("accept approve", "reject dismiss decline"),
-    ("mute", "unmute"),
-    ("archive", "unarchive"),
-    ("pin", "unpin"),
-    ("increase", "decrease"),
-    ("first oldest", "last latest newest"),
-];
-
 /// Phrases of everyday speech, each with the words that a tool would use for it.
 const PHRASES: &[(&str, &str)] = &[
     ("get rid of", "delete"),
@@ -248,15 +228,22 @@ const PHRASES: &[(&str, &str)] = &[
     ("go back", "navigate back"),
     ("go to", "navigate"),
     ("take back", "undo"),
-    ("turn off", "disable toggle"),
-    ("turn on", "enable toggle"),
-    ("switch off", "disable toggle"),
-    ("switch on", "enable toggle"),
+    ("turn off", "turnoff disable toggle"),
+    ("turn on", "turnon enable toggle"),
+    ("switch off", "switchoff disable toggle"),
+    ("switch on", "switchon enable toggle"),
     ("shut down", "stop close"),
     ("fill in", "fill"),
     ("fill out", "fill"),
     ("log in", "login"),
     ("sign in", "login"),
+    ("log out", "logout"),
+    ("log off", "logout"),
+    ("sign out", "logout"),
+    ("check in", "checkin"),
+    ("zoom in", "zoomin"),
+    ("zoom out", "zoomout"),
+    ("roll back", "undo"),
     ("how many", "count number"),
     ("how much", "count number"),
     ("how big", "size"),
@@ -288,8 +275,7 @@ const PHRASES: &[(&str, &str)] = &[
 ];
 
 /// Words whose next word is not wanted.
-const NEGATIONS: &str =
-    " not no never without undo revert reverse except dont isnt arent doesnt wasnt unset cancel ";
+const NEGATIONS: &str = " not no never without except dont isnt arent doesnt wasnt ";
 
 pub(super) fn is_negation(word: &str) -> bool {
     NEGATIONS.contains(&format!(" {word} "))
@@ -323,7 +309,7 @@ pub(super) fn without_phrases(words: &[String]) -> Vec<String> {
 }
 
 /// How much a word counts that means the same, and one that is often said instead.
-const AS_EQUAL: f32 = 0.85;
+pub(super) const AS_EQUAL: f32 = 0.85;
 const AS_RELATED: f32 = 0.5;
 
 /// The stems that can replace each of `stems`, with how much they count, without itself.
@@ -347,20 +333,4 @@ pub(super) fn replacements(stems: &[String]) -> Vec<Vec<(String, f32)>> {
 /// Whether the word alone hardly tells one tool from another.
 pub(super) fn is_weak(word: &str) -> bool {
     WEAK.contains(&format!(" {word} "))
-}
-
-/// The stems that mean the opposite of one of `stems`.
-pub(super) fn opposites(stems: &[&str]) -> Vec<String> {
-    let mut all = Vec::new();
-    for (one, other) in OPPOSITES {
-        let side = |words: &str| -> Vec<String> { words.split(' ').map(stem).collect() };
-        let (one, other) = (side(one), side(other));
-        let has = |side: &[String]| side.iter().any(|word| stems.contains(&word.as_str()));
-        if has(&one) && !has(&other) {
-            all.extend(other);
-        } else if has(&other) && !has(&one) {
-            all.extend(one);
-        }
-    }
-    all
 }

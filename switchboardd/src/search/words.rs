@@ -139,7 +139,8 @@ fn without_ending(word: &str) -> String {
             return format!("{base}y");
         }
         let bytes = base.as_bytes();
-        let is_double = bytes.len() > 2 && bytes[bytes.len() - 1] == bytes[bytes.len() - 2];
+        // "stopped", but "added".
+        let is_double = bytes.len() > 3 && bytes[bytes.len() - 1] == bytes[bytes.len() - 2];
         let stays = base.ends_with("ll") || base.ends_with("ss") || base.ends_with("zz");
         return base[..base.len() - usize::from(is_double && !stays)].to_owned();
     }
@@ -187,6 +188,7 @@ mod tests {
             &["stop", "stopped", "stopping"],
             &["index", "indexes", "indices"],
             &["make", "made", "making"],
+            &["add", "adds", "adding", "added"],
         ] {
             let stems: Vec<String> = forms.iter().map(|form| stem(form)).collect();
             assert!(stems.iter().all(|one| *one == stems[0]), "{forms:?}: {stems:?}");

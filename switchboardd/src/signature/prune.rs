@@ -8,11 +8,13 @@ use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
 
+use super::pointer::pointer;
+
 /// The members that hold shared definitions.
 const SHARED: [&str; 2] = ["$defs", "definitions"];
 /// Other ways to refer to a definition. With one of them, all definitions stay.
-const OTHER_REFERENCES: [&str; 5] =
-    ["\"$dynamicRef\"", "\"$recursiveRef\"", "\"$anchor\"", "\"$dynamicAnchor\"", "\"$id\""];
+const OTHER_REFERENCES: [&str; 6] =
+    ["\"$dynamicRef\"", "\"$recursiveRef\"", "\"$anchor\"", "\"$dynamicAnchor\"", "\"$id\"", "\\u0024"];
 
 /// The schema without shared definitions that nothing refers to.
 pub fn without_unused(schema: Raw<'_>) -> Cow<'_, str> {
@@ -27,24 +29,25 @@ pub fn without_unused(schema: Raw<'_>) -> Cow<'_, str> {
     let root = remove_members(schema, |key| SHARED.contains(&key));
     let mut used = BTreeSet::new();
     let mut unread = vec![root.as_str()];
-    while let Some(text) = unread.pop() {
-        for reference in references(text) {
-            let found = SHARED.iter().find_map(|key| {
-                let name = reference.strip_prefix("#/")?.strip_prefix(key)?.strip_prefix('/')?;
-                Some((*key, name.split('/').next()?.replace("~1", "/").replace("~0", "~")))
-            });
-            match found {
-                Some(found) if !used.contains(&found) => {
-                    let of_key = shared.iter().find(|(key, _)| *key == found.0);
-                    unread.extend(of_key.and_then(|(_, all)| all.get(&found.1)).map(Raw::get));
-                    used.insert(found);
+    while let Some(part) = unread.pop() {
+        for reference in references(part) {
+            if reference == "#" {
+                continue;
+            }
+            // It may point into a definition in a way that is not understood here, such as an anchor.
+            let Some(steps) = pointer(&reference) else { return Cow::Borrowed(text) };
+            let Some(key) = SHARED.into_iter().find(|key| steps.first().is_some_and(|step| step == key))
+            else {
+                match steps.first().is_some_and(|step| step == "properties") {
+                    true => continue,
+                    false => return Cow::Borrowed(text),
                 }
-                Some(_) => {}
-                // It may point into a definition in a way that is not understood here, such as an anchor.
-                None if reference != "#" && !reference.starts_with("#/properties/") => {
-                    return Cow::Borrowed(text_of(schema));
-                }
-                None => {}
+            };
+            let name = steps.into_iter().nth(1).unwrap_or_default();
+            let of_key = shared.iter().find(|(of, _)| *of == key);
+            let Some(target) = of_key.and_then(|(_, all)| all.get(&name)) else { return Cow::Borrowed(text) };
+            if used.insert((key, name)) {
+                unread.push(target.get());
             }
         }
     }
@@ -65,10 +68,6 @@ pub fn without_unused(schema: Raw<'_>) -> Cow<'_, str> {
         };
     }
     Cow::Owned(out)
-}
-
-fn text_of(schema: Raw<'_>) -> &str {
-    schema.get()
 }
 
 /// The schema for a model: also without `$schema`.
@@ -132,6 +131,24 @@ mod tests {
     }
 
     #[test]
+    fn names_of_definitions_are_decoded() {
+        for (reference, name) in [
+            ("#/definitions/Partial%3CFoo%3E", "Partial<Foo>"),
+            ("#/definitions/My%20Type", "My Type"),
+            ("#/definitions/a~1b~0c", "a/b~c"),
+            ("#/definitions/a%7E1b", "a/b"),
+            ("#/%64efinitions/%C3%BC", "ü"),
+            ("#/definitions/%zz", "%zz"),
+            ("#/definitions/100%", "100%"),
+        ] {
+            check(
+                &format!(r#"{{"$ref":"{reference}","definitions":{{"{name}":{{"a":1.0}},"other":{{}}}}}}"#),
+                &format!(r#"{{"$ref":"{reference}","definitions":{{"{name}":{{"a":1.0}}}}}}"#),
+            );
+        }
+    }
+
+    #[test]
     fn what_is_not_understood_stays() {
         for schema in [
             r##"{"$ref":"#anchor","$defs":{"x":{"$anchor":"anchor"}}}"##,
@@ -139,6 +156,9 @@ mod tests {
             r##"{"$ref":"other.json","$defs":{"x":{}}}"##,
             r#"{"$defs":[1],"a":2}"#,
             r##"{"$ref":"#/$defs/x","$defs":{"x":{}}}"##,
+            r##"{"$ref":"#/$defs/missing","$defs":{"x":{}}}"##,
+            r##"{"$ref":"#/definitions/x","$defs":{"x":{}}}"##,
+            r##"{"\u0024ref":"#/$defs/x","$defs":{"x":{},"y":{}}}"##,
             "true",
         ] {
             check(schema, schema);

@@ -7,13 +7,14 @@ use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
+use super::pointer::pointer;
 use super::written::{is_union, is_value, joined, value_text};
 use super::{Omissions, written_name};
 
 /// How deep inner objects and arrays are shown.
 const MAX_DEPTH: usize = 3;
 /// How many references are followed in a row.
-const MAX_REFERENCES: usize = 8;
+pub(super) const MAX_REFERENCES: usize = 8;
 /// The longest text of one inner object, in bytes; a longer one is `object`.
 const MAX_INNER: usize = 400;
 /// How long the values of an enum, or the types of a union, may be in all, in bytes.
@@ -24,7 +25,7 @@ const MAX_UNION: usize = 12;
 const TYPES: [&str; 9] =
     ["string", "number", "integer", "boolean", "null", "object", "array", "any", "never"];
 /// Members that limit a value without naming its type.
-const LIMITS: [&str; 14] = [
+const LIMITS: [&str; 21] = [
     "minimum",
     "maximum",
     "exclusiveMinimum",
@@ -39,10 +40,17 @@ const LIMITS: [&str; 14] = [
     "uniqueItems",
     "minProperties",
     "maxProperties",
+    "contains",
+    "minContains",
+    "maxContains",
+    "unevaluatedItems",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
 ];
 
 /// Members of an object's schema that say which properties go together, or what those without a name are like.
-const RULES: [&str; 9] = [
+pub(super) const RULES: [&str; 9] = [
     "anyOf",
     "oneOf",
     "not",
@@ -55,18 +63,25 @@ const RULES: [&str; 9] = [
 ];
 /// Members that say more about an object or an array than its type does.
 const PARTS: [&str; 4] = ["properties", "required", "items", "prefixItems"];
+const OTHER_PARTS: [&str; 4] = ["additionalProperties", "additionalItems", "$dynamicRef", "$recursiveRef"];
 
-/// The arguments that a schema describes.
+/// What is said of one argument.
 #[derive(Default)]
-pub(super) struct RootShape<'a> {
-    pub(super) properties: Vec<(Cow<'a, str>, Raw<'a>)>,
-    pub(super) required: Vec<String>,
-    /// Whether it describes more than properties.
-    pub(super) is_partial: bool,
+pub(super) struct ArgumentSchemas<'a> {
+    /// All of these hold.
+    pub(super) all: Vec<Raw<'a>>,
+    /// One of these holds.
+    pub(super) any: Vec<Raw<'a>>,
+}
+
+impl<'a> ArgumentSchemas<'a> {
+    pub(super) fn schemas(&self) -> impl Iterator<Item = Raw<'a>> {
+        self.all.iter().chain(&self.any).copied()
+    }
 }
 
 pub(super) struct TypeWriter<'a> {
-    root: Raw<'a>,
+    pub(super) root: Raw<'a>,
     /// `$defs` and `definitions`.
     shared: [Members<'a>; 2],
     /// How many more bytes may be read. References could otherwise make a small schema endless.
@@ -107,53 +122,52 @@ impl<'a> TypeWriter<'a> {
         }
     }
 
-    pub(super) fn root_shape(&mut self) -> RootShape<'a> {
-        let (mut shape, mut known) = (RootShape::default(), HashSet::new());
-        self.collect(self.root, 0, &mut shape, &mut known);
-        // A required argument needs no property of its own.
-        for name in &shape.required {
-            if known.insert(Cow::Owned(name.clone())) {
-                shape.properties.push((Cow::Owned(name.clone()), Raw::unchecked("true")));
-            }
-        }
-        shape
-    }
-
-    fn collect(
+    /// The text of an argument's type, with inner objects if `is_whole`; and what that leaves out.
+    pub(super) fn write(
         &mut self,
-        schema: Raw<'a>,
-        depth: usize,
-        shape: &mut RootShape<'a>,
-        known: &mut HashSet<Cow<'a, str>>,
-    ) {
-        let Some(members) = self.members(schema) else { return };
-        for (name, property) in
-            members.get("properties").and_then(|it| self.members(it)).unwrap_or_default().0
-        {
-            if known.insert(name.clone()) {
-                shape.properties.push((name, property));
-            }
-        }
-        shape.required.extend(required(&members));
-        shape.is_partial |= has_any(&members, &RULES) || takes_typed_names(&members);
-        if depth > MAX_REFERENCES {
-            shape.is_partial = true;
-            return;
-        }
-        if let Some(target) = self.referenced(&members) {
-            self.collect(target, depth + 1, shape, known);
-        }
-        for part in members.get("allOf").map(items).unwrap_or_default() {
-            self.collect(part, depth + 1, shape, known);
-        }
-    }
-
-    /// The text of a type, with inner objects if `is_whole`; and what that leaves out.
-    pub(super) fn write(&mut self, schema: Raw<'a>, is_whole: bool) -> (String, PropertyOmissions) {
+        said: &ArgumentSchemas<'a>,
+        is_whole: bool,
+    ) -> (String, PropertyOmissions) {
         let depth = if is_whole { MAX_DEPTH } else { 0 };
         self.left_out = PropertyOmissions::default();
-        let text = self.text(schema, depth, 0);
-        (text, self.left_out)
+        let mut text: Option<String> = None;
+        for schema in &said.all {
+            let next = self.text(*schema, depth, 0);
+            text = Some(self.both(text, next));
+        }
+        if !said.any.is_empty() {
+            let union = self.union(&said.any, depth, 0);
+            text = Some(self.both(text, union));
+        }
+        (text.unwrap_or_else(|| "any".to_owned()), self.left_out)
+    }
+
+    /// The text of a value for which both hold, as far as that can be said.
+    fn both(&mut self, one: Option<String>, other: String) -> String {
+        let Some(one) = one else { return other };
+        let is_general = |text: &str| text.split('|').all(|part| TYPES.contains(&part));
+        if one == other || other == "any" {
+            return one;
+        }
+        if one == "any" {
+            return other;
+        }
+        let inner = |text: &str| -> Option<String> {
+            Some(text.strip_prefix('{')?.strip_suffix('}')?.to_owned()).filter(|_| !is_union(text))
+        };
+        match (is_general(&one), is_general(&other)) {
+            (true, false) => other,
+            (false, true) => one,
+            _ => {
+                self.left_out.objects = true;
+                match (inner(&one), inner(&other)) {
+                    (Some(one), Some(other)) if one.len() + other.len() <= MAX_INNER => {
+                        format!("{{{one}, {other}}}")
+                    }
+                    _ => one,
+                }
+            }
+        }
     }
 
     fn text(&mut self, schema: Raw<'a>, depth: usize, references: usize) -> String {
@@ -170,22 +184,27 @@ impl<'a> TypeWriter<'a> {
         self.left_out.defaults +=
             usize::from(members.get("default").is_some_and(|default| default.get() != "null"));
         let mut text = self.text_of(&members, depth, references);
-        if members.get("nullable").is_some_and(|it| it.get() == "true") && !text.contains("null") {
+        let has_null = text.split('|').any(|part| part == "null");
+        if members.get("nullable").is_some_and(|it| it.get() == "true") && !has_null {
             text.push_str("|null");
         }
         text
     }
 
     fn text_of(&mut self, members: &Members<'a>, depth: usize, references: usize) -> String {
+        let values = members.get("enum").filter(|values| values.get().starts_with('['));
+        if members.get("const").is_some() || values.is_some() {
+            self.left_out.limits |= has_any(members, &RULES) || has_any(members, &["$ref", "allOf"]);
+        }
         if let Some(value) = members.get("const") {
             return self.values(vec![value_text(value)]);
         }
-        if let Some(values) = members.get("enum").filter(|values| values.get().starts_with('[')) {
+        if let Some(values) = values {
             return self.values(items(values).into_iter().map(value_text).collect());
         }
         if let Some(reference) = members.text("$ref") {
             self.left_out.objects |=
-                has_any(members, &PARTS) || has_any(members, &["allOf", "anyOf", "oneOf"]);
+                has_any(members, &PARTS) || has_any(members, &RULES) || members.get("allOf").is_some();
             let target = self.referenced(members).filter(|_| references < MAX_REFERENCES);
             let Some(target) = target else {
                 self.left_out.objects = true;
@@ -205,7 +224,7 @@ impl<'a> TypeWriter<'a> {
             if let Some(all) = members.get(key) {
                 self.left_out.objects |= has_parts
                     || members.get("allOf").is_some()
-                    || (key == "anyOf" && members.get("oneOf").is_some());
+                    || RULES.iter().any(|rule| *rule != key && members.get(rule).is_some());
                 let union = self.union(&items(all), depth, references);
                 // As in `{"type":"string","anyOf":[{"format":"date"},{"format":"time"}]}`.
                 let Some(kind) = members.get("type").filter(|_| union == "any") else { return union };
@@ -214,21 +233,29 @@ impl<'a> TypeWriter<'a> {
             }
         }
         self.left_out.objects |= has_any(members, &RULES);
-        if let Some(all) = members.get("allOf") {
-            let all = items(all);
-            return match all[..] {
-                [one] if !has_parts => self.text(one, depth, references),
-                _ => {
-                    self.left_out.objects = true;
-                    "object".to_owned()
-                }
-            };
+        let own = self.own_text(members, depth, references);
+        let Some(all) = members.get("allOf") else { return own };
+        let all = items(all);
+        self.left_out.objects |= has_parts || all.len() > 1;
+        let mut text = Some(own).filter(|own| own != "any");
+        for part in all.into_iter().take(MAX_UNION) {
+            let next = self.text(part, depth, references + 1);
+            text = Some(self.both(text, next));
         }
+        text.unwrap_or_else(|| "any".to_owned())
+    }
+
+    /// The text of what a schema says itself, without what it refers to.
+    fn own_text(&mut self, members: &Members<'a>, depth: usize, references: usize) -> String {
         match members.get("type") {
             Some(kind) => self.kinds(kind, members, depth, references),
             None if members.get("properties").is_some() => self.object(members, depth, references),
             None if members.get("items").is_some() => self.array(members, depth, references),
-            None => "any".to_owned(),
+            None if members.get("prefixItems").is_some() => self.array(members, depth, references),
+            None => {
+                self.left_out.objects |= has_any(members, &PARTS) || has_any(members, &OTHER_PARTS);
+                "any".to_owned()
+            }
         }
     }
 
@@ -255,7 +282,11 @@ impl<'a> TypeWriter<'a> {
     }
 
     fn array(&mut self, members: &Members<'a>, depth: usize, references: usize) -> String {
-        if let Some(all) = members.get("prefixItems").filter(|_| depth > 0) {
+        let is_list = |items: &Raw<'a>| items.get().starts_with('[');
+        // `items` with a list is how older schemas write it.
+        let tuple = members.get("prefixItems").or_else(|| members.get("items").filter(is_list));
+        self.left_out.objects |= tuple.is_some() && depth == 0;
+        if let Some(all) = tuple.filter(|_| depth > 0) {
             let all = items(all);
             let more = all.len().saturating_sub(MAX_UNION);
             let mut texts: Vec<String> =
@@ -265,7 +296,8 @@ impl<'a> TypeWriter<'a> {
                 texts.push(format!("…{more} more"));
             }
             // The items after these.
-            self.left_out.objects |= members.get("items").is_some_and(|items| items.get().starts_with('{'));
+            self.left_out.objects |= members.get("items").is_some_and(|items| items.get().starts_with('{'))
+                || has_any(members, &["additionalItems"]);
             return format!("[{}]", texts.join(", "));
         }
         let Some(item) = members.get("items").filter(|items| items.get().starts_with('{')) else {
@@ -284,11 +316,14 @@ impl<'a> TypeWriter<'a> {
         let values = members.get("additionalProperties").filter(|more| more.get().starts_with('{'));
         if depth == 0 || references >= MAX_REFERENCES {
             self.left_out.objects |= members.get("properties").is_some_and(|all| all.get() != "{}")
+                || !required(members).is_empty()
                 || values.is_some_and(|values| values.get() != "{}");
             return OBJECT.to_owned();
         }
         let properties = members.get("properties").and_then(|it| self.members(it)).unwrap_or_default();
+        let required: Vec<String> = required(members);
         if properties.0.is_empty() {
+            self.left_out.objects |= !required.is_empty();
             return match values {
                 Some(values) => match self.text(values, depth - 1, references) {
                     values if values == "any" => OBJECT.to_owned(),
@@ -299,7 +334,8 @@ impl<'a> TypeWriter<'a> {
         }
         // What the properties without a name are like.
         self.left_out.objects |= takes_typed_names(members);
-        let required: Vec<String> = required(members);
+        let is_described = |name: &String| properties.0.iter().any(|(known, _)| known == name);
+        self.left_out.objects |= !required.iter().all(is_described);
         let mut text = String::from("{");
         for (name, property) in properties.0 {
             if text.len() > 1 {
@@ -386,48 +422,44 @@ impl<'a> TypeWriter<'a> {
     }
 
     /// What a schema's `$ref` points to, if that is in the same document.
-    fn referenced(&mut self, members: &Members<'a>) -> Option<Raw<'a>> {
+    pub(super) fn referenced(&mut self, members: &Members<'a>) -> Option<Raw<'a>> {
         let reference = members.text("$ref")?;
         if reference == "#" {
             return Some(self.root);
         }
-        let path = reference.strip_prefix("#/")?;
-        let unescaped = |name: &str| name.replace("~1", "/").replace("~0", "~");
-        match path.split_once('/') {
-            Some(("$defs", name)) if !name.contains('/') => self.shared[0].get(&unescaped(name)),
-            Some(("definitions", name)) if !name.contains('/') => self.shared[1].get(&unescaped(name)),
-            _ => path
-                .split('/')
-                .take(MAX_REFERENCES)
-                .try_fold(self.root, |node, name| self.members(node)?.get(&unescaped(name))),
+        let steps = pointer(&reference).filter(|steps| steps.len() <= MAX_REFERENCES)?;
+        match &steps[..] {
+            [key, name] if key == "$defs" => self.shared[0].get(name),
+            [key, name] if key == "definitions" => self.shared[1].get(name),
+            _ => steps.iter().try_fold(self.root, |node, name| self.members(node)?.get(name)),
         }
     }
 
     /// The members of an object, while there is budget.
-    fn members(&mut self, raw: Raw<'a>) -> Option<Members<'a>> {
+    pub(super) fn members(&mut self, raw: Raw<'a>) -> Option<Members<'a>> {
         self.budget = self.budget.checked_sub(raw.get().len())?;
         Members::of(raw)
     }
 }
 
-fn has_any(members: &Members<'_>, keys: &[&str]) -> bool {
+pub(super) fn has_any(members: &Members<'_>, keys: &[&str]) -> bool {
     keys.iter().any(|key| members.get(key).is_some())
 }
 
 /// Whether it describes values of properties that it does not name.
-fn takes_typed_names(members: &Members<'_>) -> bool {
+pub(super) fn takes_typed_names(members: &Members<'_>) -> bool {
     let others =
         ["additionalProperties", "unevaluatedProperties"].into_iter().filter_map(|key| members.get(key));
     others.into_iter().any(|others| others.get().starts_with('{') && others.get() != "{}")
 }
 
-fn required(members: &Members<'_>) -> Vec<String> {
+pub(super) fn required(members: &Members<'_>) -> Vec<String> {
     let names = members.get("required").map(items).unwrap_or_default();
     names.into_iter().filter_map(string).map(Cow::into_owned).collect()
 }
 
 /// The items of an array; none for any other value.
-fn items(raw: Raw<'_>) -> Vec<Raw<'_>> {
+pub(super) fn items(raw: Raw<'_>) -> Vec<Raw<'_>> {
     let items: Option<Vec<&serde_json::value::RawValue>> = serde_json::from_str(raw.get()).ok();
     items.unwrap_or_default().into_iter().map(Into::into).collect()
 }

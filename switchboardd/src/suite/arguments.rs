@@ -1,46 +1,94 @@
 //! Checks a call's arguments without a schema engine: required names, and unknown names if the schema forbids
 //! them. Everything else is left to the child.
 
+use std::collections::HashSet;
+
 use switchboard_definitions::document::nearest;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::visible::clipped;
 
 use crate::child::ArgumentNames;
 use crate::signature::Signature;
 
-/// A sentence that tells the model how to fix the arguments; `None` if they are acceptable.
-pub(super) fn complaint(
-    names: &ArgumentNames,
-    args: Option<Raw<'_>>,
-    signature: impl FnOnce() -> Signature,
-) -> Option<String> {
+/// How many names of arguments one sentence has.
+const MAX_NAMES: usize = 20;
+/// The longest type that it shows, in bytes.
+const MAX_TYPE: usize = 400;
+/// With how many names an unknown one is compared.
+const MAX_COMPARED: usize = 200;
+/// The longest name that it shows, in bytes.
+const MAX_NAME: usize = 100;
+
+/// What is wrong with the arguments of a call.
+#[derive(Debug)]
+pub(super) enum ArgumentMistake {
+    /// The first missing ones, and how many more there are.
+    Missing(Vec<Box<str>>, usize),
+    Unknown {
+        name: String,
+        near: Option<Box<str>>,
+        known: Vec<Box<str>>,
+        more: usize,
+    },
+}
+
+/// `None` if they are acceptable.
+pub(super) fn mistake(names: &ArgumentNames, args: Option<Raw<'_>>) -> Option<ArgumentMistake> {
     if names.required.is_empty() && names.only.is_none() {
         return None;
     }
     let given = args.and_then(Members::of).unwrap_or_default();
-    let missing: Vec<&str> =
-        names.required.iter().map(|name| &**name).filter(|name| given.get(name).is_none()).collect();
-    if !missing.is_empty() {
-        let signature = signature();
-        let typed = |name: &&str| match signature.type_of(name) {
-            Some(of) => format!("`{name}` ({of})"),
-            None => format!("`{name}`"),
-        };
-        let missing: Vec<String> = missing.iter().map(typed).collect();
-        return Some(format!("missing argument {} in `args`", missing.join(", ")));
+    let given_names: HashSet<&str> = given.0.iter().map(|(name, _)| &**name).collect();
+    let mut missing = names.required.iter().filter(|name| !given_names.contains(&***name));
+    let first: Vec<Box<str>> = missing.by_ref().take(MAX_NAMES).cloned().collect();
+    if !first.is_empty() {
+        return Some(ArgumentMistake::Missing(first, missing.count()));
     }
-    let known: Vec<&str> = names.only.as_ref()?.iter().map(|name| &**name).collect();
-    let (unknown, _) = given.0.iter().find(|(name, _)| !known.contains(&&**name))?;
-    let hint = nearest(unknown, known.iter().copied())
-        .map_or_else(|| format!("; it takes {}", listed(&known)), |near| format!("; did you mean `{near}`?"));
-    Some(format!("unknown argument `{unknown}` in `args`{hint}"))
+    let known: HashSet<&str> = names.only.as_ref()?.iter().map(|name| &**name).collect();
+    let (unknown, _) = given.0.iter().find(|(name, _)| !known.contains(&**name))?;
+    let in_order = || names.only.iter().flatten();
+    let unknown = clipped(unknown, MAX_NAME);
+    let compared = in_order().map(|name| &**name).filter(|name| name.len() <= MAX_NAME).take(MAX_COMPARED);
+    let near = nearest(&unknown, compared).map(Into::into);
+    Some(ArgumentMistake::Unknown {
+        name: unknown,
+        near,
+        known: in_order().take(MAX_NAMES).cloned().collect(),
+        more: known.len().saturating_sub(MAX_NAMES),
+    })
 }
 
-fn listed(names: &[&str]) -> String {
-    if names.is_empty() {
-        return "none".to_owned();
+impl ArgumentMistake {
+    /// A sentence that tells the model how to fix them.
+    pub(super) fn sentence(&self, signature: &Signature) -> String {
+        match self {
+            Self::Missing(names, more) => {
+                let typed = |name: &str| match signature.type_of(name) {
+                    Some(of) if of.len() <= MAX_TYPE => format!("{} ({of})", shown(name)),
+                    _ => shown(name),
+                };
+                let names: Vec<String> = names.iter().map(|name| typed(name)).collect();
+                format!("missing argument {}{} in `args`", names.join(", "), and_more(*more))
+            }
+            Self::Unknown { name, near: Some(near), .. } => {
+                format!("unknown argument `{name}` in `args`; did you mean {}?", shown(near))
+            }
+            Self::Unknown { name, known, more, .. } => {
+                let known: Vec<String> = known.iter().map(|name| shown(name)).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                format!("unknown argument `{name}` in `args`; it takes {known}{}", and_more(*more))
+            }
+        }
     }
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn shown(name: &str) -> String {
+    format!("`{}`", clipped(name, MAX_NAME))
+}
+
+fn and_more(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" and {count} more") }
 }
 
 #[cfg(test)]
@@ -50,8 +98,9 @@ mod tests {
     #[track_caller]
     fn check(schema: &str, args: &str, expect: Option<&str>) {
         let raw = |text| Raw::parse(str::as_bytes(text)).unwrap();
-        let signature = || Signature::of("t", Some(raw(schema)));
-        assert_eq!(complaint(&ArgumentNames::of(raw(schema)), Some(raw(args)), signature).as_deref(), expect);
+        let (names, signature) = (ArgumentNames::of(raw(schema)), Signature::of("t", Some(raw(schema))));
+        let mistake = mistake(&names, Some(raw(args)));
+        assert_eq!(mistake.map(|mistake| mistake.sentence(&signature)).as_deref(), expect);
     }
 
     const OPEN: &str = r#"{"type":"object","properties":{"a":{},"b":{}},"required":["a"]}"#;
@@ -62,6 +111,27 @@ mod tests {
         check(OPEN, r#"{"a":null}"#, None);
         check(OPEN, r#"{"a":1,"z":2}"#, None);
         check(OPEN, r#"{"b":1}"#, Some("missing argument `a` (any) in `args`"));
+    }
+
+    #[test]
+    fn a_sentence_has_few_names() {
+        let names = |count: usize| (0..count).map(|n| format!("n{n:05}{}", "é".repeat(300)));
+        let properties: Vec<String> =
+            names(3000).map(|name| format!(r#""{name}":{{"type":"string"}}"#)).collect();
+        let all: Vec<String> = names(3000).map(|name| format!(r#""{name}""#)).collect();
+        let (properties, all) = (properties.join(","), all.join(","));
+        let said = |schema: &str, args: &str| {
+            let raw = |text| Raw::parse(str::as_bytes(text)).unwrap();
+            let names = ArgumentNames::of(raw(schema));
+            let mistake = mistake(&names, Some(raw(args))).unwrap();
+            mistake.sentence(&Signature::of("t", Some(raw(schema))))
+        };
+        let missing = said(&format!(r#"{{"properties":{{{properties}}},"required":[{all}]}}"#), "{}");
+        assert!(missing.len() < 3000 && missing.contains("`n00000"), "{missing}");
+        assert!(missing.ends_with(" and 2980 more in `args`"), "{missing}");
+        let closed = format!(r#"{{"properties":{{{properties}}},"additionalProperties":false}}"#);
+        let unknown = said(&closed, &format!(r#"{{"{}":1}}"#, "z".repeat(5000)));
+        assert!(unknown.len() < 3000 && unknown.ends_with(" and 2980 more"), "{unknown}");
     }
 
     #[test]

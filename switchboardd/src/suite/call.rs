@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use switchboard_definitions::config::Mode;
+use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::judged_call::CallArguments;
 use super::outgoing::OutgoingParams;
 use super::sent_call::SentCall;
-use super::{CallContext, HostParams, Suite, SuiteReply, arguments, drift, lenient, tool_error};
+use super::{CallContext, HostParams, Suite, SuiteReply, arguments, drift, lenient, refusal, tool_error};
 use crate::caller::Caller;
-use crate::child::{ChildError, ChildId, ChildRequest, InFlight, ToolList};
+use crate::child::{ChildError, ChildId, ChildRequest, InFlight, Tool, ToolList};
 use crate::pool::{Lease, PoolError};
 use crate::suite::failure::Failure;
 
@@ -120,29 +121,50 @@ impl Suite {
         }
     }
 
-    /// Checks subtool and arguments against the child's tool list; the reply explains what is wrong.
-    pub(super) async fn check(
+    /// Checks the subtool against the child's tool list; the reply explains what is wrong.
+    pub(super) async fn check_tool(
         &self,
-        list: Arc<ToolList>,
+        list: &Arc<ToolList>,
         call: CallContext<'_>,
         subtool: &str,
-        args: Option<Raw<'_>>,
     ) -> Result<Option<SuiteReply>, Failure> {
-        let drift = self.held_drift(&list).await;
+        let drift = self.held_drift(list).await;
         if drift.as_ref().is_some_and(|drift| drift.unaccepted.contains(subtool)) {
             return Err(self.held_tool(subtool));
         }
-        let Some(tool) = list.find(subtool) else {
-            let list = drift::without_held_async(&list, drift).await;
+        if list.find(subtool).is_none() {
+            let list = drift::without_held_async(list, drift).await;
             return Ok(Some(self.unknown_subtool(subtool, &list).await));
-        };
+        }
         call.notes.iter().for_each(|notes| notes.tool_exists());
+        Ok(None)
+    }
+
+    /// The same for the arguments.
+    pub(super) async fn check_arguments(
+        &self,
+        list: &Arc<ToolList>,
+        call: CallContext<'_>,
+        subtool: &str,
+        args: Option<Raw<'_>>,
+    ) -> Option<SuiteReply> {
+        let tool = list.find(subtool)?;
         // In redacted mode, an error about arguments would reveal the schema.
         if self.mode == Mode::Redacted {
-            return Ok(None);
+            return None;
         }
-        Ok(arguments::complaint(&tool.names, args, || tool.signature())
-            .map(|complaint| self.wrong_arguments(call, tool, &complaint)))
+        let mistake = arguments::mistake(&tool.names, args)?;
+        let said = move |tool: &Tool| {
+            let signature = tool.signature();
+            (mistake.sentence(&signature), refusal::fitting(&signature))
+        };
+        let (complaint, signature) = if tool.is_large() {
+            let (list, subtool) = (list.clone(), subtool.to_owned());
+            run_blocking(move || list.find(&subtool).map(said)).await?
+        } else {
+            said(tool)
+        };
+        Some(self.wrong_arguments(call, subtool, &signature, &complaint))
     }
 
     /// The child's tools, asked for again if `subtool` is not among them.

@@ -1,12 +1,17 @@
 //! A list of tools, one line each, made to fit a number of bytes. What does not fit is left out from the inside: inner
 //! objects, optional arguments, summaries. Names always stay.
 
+use super::introspect_options::IntrospectOptions;
+use super::split::Marks;
 use super::summary::summary;
 use crate::child::Tool;
 use crate::signature::{Detail, Omissions, Signature, written_name};
 
 /// A summary that gave way.
 const SHORT_SUMMARY: usize = 60;
+
+/// How long the names of required arguments may be, in bytes.
+const MAX_NAMES: usize = 4000;
 
 /// A tool as it is shown in one line.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +35,8 @@ struct LineStyle {
 }
 
 /// The text, within `max_bytes` if the names alone allow that.
-pub(super) fn text(tools: &[ShownTool<'_>], summary_max_chars: usize, max_bytes: usize) -> String {
+pub(super) fn text(tools: &[ShownTool<'_>], options: IntrospectOptions<'_>) -> String {
+    let IntrospectOptions { summary_max_chars, max_bytes, marks, .. } = options;
     let short = SHORT_SUMMARY.min(summary_max_chars);
     let omissions =
         tools.iter().filter_map(|shown| shown.signature).map(Signature::omissions).reduce(Omissions::and);
@@ -55,7 +61,7 @@ pub(super) fn text(tools: &[ShownTool<'_>], summary_max_chars: usize, max_bytes:
     };
     let mut text = String::new();
     for style in &styles {
-        text = head(style, omissions);
+        text = head(style, omissions, marks);
         if let Some(name) = tools.iter().find_map(|shown| shown.call_with) {
             text.push_str(&format!(" Call those marked{WRITES} with `{name}`."));
         }
@@ -71,7 +77,7 @@ pub(super) fn text(tools: &[ShownTool<'_>], summary_max_chars: usize, max_bytes:
 }
 
 /// Says what is left out: `None` if schemas are hidden.
-fn head(style: &LineStyle, omissions: Option<Omissions>) -> String {
+fn head(style: &LineStyle, omissions: Option<Omissions>, marks: Option<&Marks>) -> String {
     let mut left_out = match omissions {
         Some(omissions) => arguments_left_out(style.detail, omissions),
         None => vec!["schemas, by the user's wish"],
@@ -79,7 +85,10 @@ fn head(style: &LineStyle, omissions: Option<Omissions>) -> String {
     left_out.extend(Some(style.left_out).filter(|summaries| !summaries.is_empty()));
     let mut text = format!("Left out: {}.", left_out.join(", "));
     if omissions.is_some() {
-        text.push_str(" {\"action\":\"introspect\",\"subtool\":NAME} shows a whole definition; with \"query\" instead, the subtools for a task.");
+        let request = Marks::request(marks, "NAME");
+        text.push_str(&format!(
+            " {request} shows a whole definition; with \"query\" instead, the subtools for a task."
+        ));
     }
     text
 }
@@ -100,6 +109,14 @@ fn arguments_left_out(detail: Option<Detail>, omissions: Omissions) -> Vec<&'sta
     }
     all.extend(omissions.rules.then_some("rules about several arguments (…)"));
     all
+}
+
+/// As much detail as fits; the names of required arguments always, unless there are absurdly many.
+pub(super) fn fitting(signature: &Signature, max_bytes: usize) -> Option<Detail> {
+    let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
+    let length = |detail: Detail| signature.to_text(detail).len();
+    let fits = details.into_iter().find(|detail| length(*detail) <= max_bytes);
+    fits.or_else(|| (length(Detail::Names) <= MAX_NAMES).then_some(Detail::Names))
 }
 
 /// `name(arguments) - summary`.

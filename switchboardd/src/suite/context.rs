@@ -16,16 +16,9 @@ pub struct CallTarget<'a> {
     pub part: SuitePart,
     /// The server's own tool, if it is called by its own name and not through the suite.
     pub own: Option<&'a str>,
-    /// Set for [`SuitePart::Found`].
-    pub search: Option<SearchCall<'a>>,
-}
-
-/// A call through the tool that searches all suites.
-#[derive(Debug, Clone, Copy)]
-pub struct SearchCall<'a> {
-    /// That tool's name.
-    pub tool: &'a str,
-    /// What calls the subtool in the list that the host was shown.
+    /// The name of the tool that searches all suites; set for [`SuitePart::Found`].
+    pub search: Option<&'a str>,
+    /// What calls the subtool in the list that the host was shown, if it writes.
     pub instead: Option<&'a ListedName>,
 }
 
@@ -58,7 +51,8 @@ pub struct CallContext<'a> {
     pub part: SuitePart,
     /// Whether the host called the server's own tool, and not the suite.
     pub by_own_name: bool,
-    pub search: Option<SearchCall<'a>>,
+    pub search: Option<&'a str>,
+    pub instead: Option<&'a ListedName>,
     /// What the user was asked about it and said yes to.
     pub confirmed: Option<&'a ConfirmKey>,
     /// Where its outcome is recorded.
@@ -76,6 +70,7 @@ impl<'a> CallContext<'a> {
             part: SuitePart::Whole,
             by_own_name: false,
             search: None,
+            instead: None,
             confirmed: None,
             notes,
         }

@@ -13,11 +13,13 @@ use switchboard_wire::visible::clipped;
 use super::compact::{self, ShownTool};
 use super::{ListedName, Suite, SuiteReply, reply, tool_error};
 use crate::child::{Tool, ToolList};
-use crate::search::{self, Searched, ToolWords};
-use crate::signature::Detail;
+use crate::search::{self, Ranking, Searched, ToolWords};
+use crate::signature::written_name;
 
 /// How many subtools one answer shows.
 const MAX_FOUND: usize = 5;
+/// How many are named that do the opposite.
+const MAX_OPPOSITES: usize = 3;
 /// How long a signature may be, in bytes, before it shows less.
 const MAX_SIGNATURE: usize = 240;
 /// The longest summary, in characters.
@@ -34,6 +36,12 @@ const MAX_SPOKEN: usize = 300;
 
 const CALL_WITH_SUITE: &str =
     "Call one with the tool before it: {\"action\":\"call\",\"subtool\":…,\"args\":{…}}. ";
+
+/// Marks a subtool of a suite that the host's list lacks.
+const HERE: &str = " [here]";
+const NEEDS_SESSION: &str = " [new session]";
+const CALL_HERE: &str = "call them with this tool: {\"suite\":…,\"subtool\":…,\"args\":{…}}. ";
+const NEW_SESSION: &str = "the user must start a new session in the editor. ";
 
 /// Its entry in `tools/list`.
 pub fn definition(name: &str) -> String {
@@ -79,7 +87,7 @@ pub async fn search(
         search::rank(&words, &wanted, searched)
     })
     .await;
-    let mut found = found.matches;
+    let Ranking { matches: mut found, opposites } = found;
     let spoken: String = query.chars().take(MAX_SPOKEN).flat_map(char::to_lowercase).collect();
     let spoken: HashSet<&str> =
         spoken.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').collect();
@@ -90,34 +98,47 @@ pub async fn search(
     }
     found.sort_by(|one, other| other.score.total_cmp(&one.score));
     let (mut out, mut explained) = (String::new(), 0);
-    let (mut has_own, mut has_suites) = (false, false);
+    let (mut has_own, mut has_suites, mut has_unlisted, mut needs_session) = (false, false, false, false);
     for (place, one) in found.iter().take(MAX_FOUND).enumerate() {
         let (list, at) = all[one.at];
         let (suite, list) = &lists[list];
-        let (marks, name) = (suite.marks(suite.current_part(), None), listed(suite, &list.tools[at]));
+        let name = listed(suite, &list.tools[at]);
         let _ = match &name {
             Some(ListedName::OwnTool(own)) => write!(out, "{}. tool {own}: ", place + 1),
             Some(ListedName::Suite(name)) => write!(out, "{}. {name}: ", place + 1),
             // Added after the host asked for the list.
-            None => {
-                let name = marks.call_with(&list.tools[at]).unwrap_or(&suite.name);
-                write!(out, "{}. {name}: ", place + 1)
+            None if suite.accepted_read_only(&list.tools[at]) => {
+                write!(out, "{}. {}{HERE}: ", place + 1, suite.name)
             }
+            None => write!(out, "{}. {}{NEEDS_SESSION}: ", place + 1, suite.name),
         };
-        let is_own = matches!(name, Some(ListedName::OwnTool(_)));
-        (has_own, has_suites) = (has_own | is_own, has_suites | !is_own);
+        match name {
+            Some(ListedName::OwnTool(_)) => has_own = true,
+            Some(ListedName::Suite(_)) => has_suites = true,
+            None if suite.accepted_read_only(&list.tools[at]) => has_unlisted = true,
+            None => needs_session = true,
+        }
         let signature = (suite.mode != Mode::Redacted).then(|| &list.signatures()[at]);
-        let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
-        let detail = signature.map(|signature| {
-            let fits = details.into_iter().find(|detail| signature.to_text(*detail).len() <= MAX_SIGNATURE);
-            fits.unwrap_or(Detail::Names)
-        });
+        let detail = signature.and_then(|signature| compact::fitting(signature, MAX_SIGNATURE));
         let shown = ShownTool { tool: &list.tools[at], signature, call_with: None };
         compact::line(shown, detail, MAX_SUMMARY, &mut out);
         out.push('\n');
     }
     if found.is_empty() {
         out.push_str("No subtool matches these words.\n");
+    }
+    // Those that do the opposite are only named.
+    let opposites: Vec<String> = opposites
+        .iter()
+        .filter(|one| one.score > 0.0)
+        .take(MAX_OPPOSITES)
+        .map(|one| {
+            let (suite, list) = &lists[all[one.at].0];
+            format!("{} {}", suite.name, written_name(&list.tools[all[one.at].1].name))
+        })
+        .collect();
+    if !opposites.is_empty() {
+        let _ = writeln!(out, "The opposite: {}", opposites.join(", "));
     }
     let shown = found.iter().take(MAX_FOUND).map(|one| lists[all[one.at].0].0);
     let mut said = HashSet::new();
@@ -130,6 +151,12 @@ pub async fn search(
     if has_suites {
         out.push_str(CALL_WITH_SUITE);
     }
+    if has_unlisted {
+        let _ = write!(out, "Those marked{HERE} are not in your list: {CALL_HERE}");
+    }
+    if needs_session {
+        let _ = write!(out, "Those marked{NEEDS_SESSION} are not in your list and may write: {NEW_SESSION}");
+    }
     if has_own {
         out.push_str("A `tool` is one of your own list: call it directly. ");
     }
@@ -141,6 +168,11 @@ pub async fn search(
         let _ = write!(out, ". Not searched, because they never ran: {}", unknown.join(", "));
     }
     SuiteReply::Own(reply::text_result(&out, false))
+}
+
+/// The answer to a call that names a subtool only.
+pub fn no_suite_given() -> SuiteReply {
+    tool_error("missing `suite`; give the suite of the subtool, or `query` to find one")
 }
 
 /// The answer to a call without a query.

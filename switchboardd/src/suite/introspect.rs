@@ -10,7 +10,7 @@ use switchboard_wire::rpc;
 
 use super::compact::{self, ShownTool};
 use super::found;
-use super::split::Marks;
+use super::introspect_options::IntrospectOptions;
 use super::summary::summary;
 use crate::child::{Tool, ToolList};
 use crate::search::{self, Match, Ranking, Searched, ToolWords};
@@ -18,19 +18,6 @@ use crate::signature::prune;
 
 /// The hint if schemas were asked for in redacted mode.
 const NO_SCHEMAS: &str = "no schema is shown: `introspection.mode` is \"redacted\" in the config; `call` forwards the arguments that you give";
-
-/// What to include.
-#[derive(Debug, Clone, Copy)]
-pub struct IntrospectOptions<'a> {
-    pub mode: Mode,
-    pub summary_max_chars: usize,
-    /// How long the text without a query may be, in bytes, before it becomes compact.
-    pub max_bytes: usize,
-    pub query: Option<&'a str>,
-    /// Whether the model asked for whole definitions.
-    pub wants_schemas: bool,
-    pub marks: Option<&'a Marks>,
-}
 
 /// The tools that [`text`] lists, joined for a JSON array.
 pub fn entries(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) -> String {
@@ -68,7 +55,7 @@ pub fn text(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) ->
         let ranking = rank(list, &allowed, query, options.mode);
         return match options.mode == Mode::Full || options.wants_schemas {
             true => found_in_full(&tools().collect::<Vec<_>>(), &ranking.matches, options),
-            false => found::text(&shown(), &ranking, options.summary_max_chars),
+            false => found::text(&shown(), &ranking, options),
         };
     }
     // An array of schemas is longer than the text in which its tools came, less what is left out of each.
@@ -82,7 +69,7 @@ pub fn text(list: &ToolList, expose: &Expose, options: IntrospectOptions<'_>) ->
             return out;
         }
     }
-    compact::text(&shown(), options.summary_max_chars, options.max_bytes)
+    compact::text(&shown(), options)
 }
 
 /// The tools that a query means, as indexes into `allowed`.

@@ -8,6 +8,7 @@ use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
+use super::introspect_options::IntrospectOptions;
 use super::reply::text_result;
 use super::split::Marks;
 use super::{CallContext, Suite, SuiteReply, drift, introspect, text_member, tool_error};
@@ -37,8 +38,19 @@ impl Suite {
                 Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
                 Some(_) if self.refuses(&list, subtool).await => return Err(self.held_tool(subtool)),
                 Some(tool) => {
-                    let marks = self.marks_of(self.compared(&list).await, call.part, call.search);
-                    let text = introspect::single(tool, self.introspect_options(&marks));
+                    let marks = self.marks_of(self.compared(&list).await, call.part, call.instead);
+                    let text = if tool.is_large() {
+                        let (list, subtool) = (list.clone(), subtool.to_owned());
+                        let own = self.introspect_options(&marks);
+                        let (mode, chars, bytes) = (own.mode, own.summary_max_chars, own.max_bytes);
+                        let one = move || {
+                            let options = IntrospectOptions::new(mode, chars, bytes, &marks);
+                            list.find(&subtool).map(|tool| introspect::single(tool, options))
+                        };
+                        run_blocking(one).await.unwrap_or_default()
+                    } else {
+                        introspect::single(tool, self.introspect_options(&marks))
+                    };
                     self.fetched(caller, &text)
                 }
                 None => {
@@ -57,28 +69,21 @@ impl Suite {
         let mode = if wants_schemas && self.mode != Mode::Redacted { Mode::Full } else { self.mode };
         let drift = self.held_drift(&list).await;
         let shown = drift::without_held_async(&list, drift).await;
-        let marks = self.marks_of(self.compared(&list).await, call.part, call.search);
-        let options =
-            introspect::IntrospectOptions { mode, wants_schemas, ..self.introspect_options(&marks) };
+        let marks = self.marks_of(self.compared(&list).await, call.part, call.instead);
+        let options = IntrospectOptions { mode, wants_schemas, ..self.introspect_options(&marks) };
         let text = if shown.is_large() {
-            let introspect::IntrospectOptions { summary_max_chars, max_bytes, .. } = options;
+            let IntrospectOptions { summary_max_chars, max_bytes, .. } = options;
             let (list, marks, expose) = (shown.clone(), marks.clone(), self.settings.expose.clone());
             let query = query.map(Cow::into_owned);
             run_blocking(move || {
                 let (query, marks) = (query.as_deref(), Some(&marks));
-                let options = introspect::IntrospectOptions {
-                    mode,
-                    summary_max_chars,
-                    max_bytes,
-                    query,
-                    wants_schemas,
-                    marks,
-                };
+                let options =
+                    IntrospectOptions { mode, summary_max_chars, max_bytes, query, wants_schemas, marks };
                 introspect::text(&list, &expose, options)
             })
             .await
         } else {
-            let options = introspect::IntrospectOptions { query: query.as_deref(), ..options };
+            let options = IntrospectOptions { query: query.as_deref(), ..options };
             introspect::text(&shown, &self.settings.expose, options)
         };
         Ok(self.fetched(caller, &self.with_held_hint(text, &list, &shown)))
@@ -91,15 +96,8 @@ impl Suite {
         introspect::text(&list, &self.settings.expose, self.introspect_options(&marks))
     }
 
-    pub(super) fn introspect_options<'m>(&self, marks: &'m Marks) -> introspect::IntrospectOptions<'m> {
-        introspect::IntrospectOptions {
-            marks: Some(marks),
-            mode: self.mode,
-            summary_max_chars: self.summary_max_chars,
-            max_bytes: self.max_bytes,
-            query: None,
-            wants_schemas: false,
-        }
+    pub(super) fn introspect_options<'m>(&self, marks: &'m Marks) -> IntrospectOptions<'m> {
+        IntrospectOptions::new(self.mode, self.summary_max_chars, self.max_bytes, marks)
     }
 
     /// A text that goes into the model's context, recorded for the savings report unless the caller is

@@ -140,12 +140,19 @@ impl Suite {
                 Some(with_query) => (Some(with_query), params.with_args(Some(with_query))),
                 None => (args.given, params),
             };
-            if let Some(list) = list.filter(|_| is_checked)
-                && let Some(refusal) = self.check(list, call, subtool, args).await?
+            let list = list.filter(|_| is_checked);
+            if let Some(list) = &list
+                && let Some(refusal) = self.check_tool(list, call, subtool).await?
             {
                 return Ok(JudgedCall::Refused(refusal));
             }
-            let confirmed = match self.judge(lease, call, is_forwarded).await? {
+            let need = self.judge(lease, call, is_forwarded).await?;
+            if let Some(list) = &list
+                && let Some(refusal) = self.check_arguments(list, call, subtool, args).await
+            {
+                return Ok(JudgedCall::Refused(refusal));
+            }
+            let confirmed = match need {
                 ConfirmNeed::Nothing => None,
                 ConfirmNeed::Confirmed(key) => Some(key.into_text()),
                 // The user's answers to the child's questions were given to the tool as it was.

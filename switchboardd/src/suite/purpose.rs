@@ -31,6 +31,14 @@ const GENERIC_WORDS: &str = " able about across action actions additional after 
     support supported supports their there these things this those through together tools type types under unique update \
     updates using value values various version which while whole within without ";
 
+/// Words that say nothing about what a server is for, however many of its tools say them.
+const NO_TOPICS: &str = " \
+    against also among because been being both cannot could does doing done down during each either else even \
+    ever from have having here into itself just like made make makes many more most much must need needs never \
+    next nothing often once only onto onwards over same several since some somewhere still such take takes than \
+    that their theirs them themselves then they this thus unless until upon used uses very want wants were what \
+    whatever when whenever where whether whose will would your yours ";
+
 /// Whether a word says nothing about one server.
 pub(super) fn is_generic(word: &str) -> bool {
     GENERIC_WORDS.contains(&format!(" {} ", word.to_lowercase()))
@@ -50,7 +58,9 @@ pub(super) fn shared_phrase(tools: &[&Tool]) -> Option<String> {
         };
         let words: Vec<&str> = said.split(|c: char| !c.is_alphanumeric()).collect();
         let mut seen = HashSet::new();
-        let says_something = |word: &&str| word.len() > 4 && !is_generic(word);
+        let says_something = |word: &&str| {
+            word.len() > 4 && !is_generic(word) && !NO_TOPICS.contains(&format!(" {} ", word.to_lowercase()))
+        };
         for pair in words.windows(2).filter(|pair| pair.iter().all(says_something)) {
             let phrase = pair.join(" ");
             if !seen.insert(phrase.to_lowercase()) {
@@ -73,6 +83,7 @@ pub(super) fn topics(tools: &[&Tool], name: &str) -> Option<String> {
     let known: HashSet<String> = named.chain(words(name)).collect();
     let said = said_words(tools).into_iter().filter(|word| !known.contains(&word.stem));
     // A word that ends so is rarely what a tool is about.
+    let said = said.filter(|word| !NO_TOPICS.contains(&format!(" {} ", word.word)));
     let said = said.filter(|word| !["ing", "ed", "ly"].iter().any(|end| word.word.ends_with(end)));
     let shared = said.filter(|word| word.tools > 1 && word.tools * TOPIC_PART >= tools.len());
     let topics: Vec<String> = shared.take(MAX_TOPICS).map(|word| word.word).collect();

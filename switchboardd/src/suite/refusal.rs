@@ -9,7 +9,7 @@ use switchboard_wire::event_loop::run_blocking;
 use switchboard_wire::visible::clipped;
 
 use super::{CallContext, Suite, SuiteReply, refusal, tool_error};
-use crate::child::{Tool, ToolList};
+use crate::child::ToolList;
 use crate::observe::metrics::failure_kind::FailureKind;
 use crate::search::{self, Searched, ToolWords};
 use crate::signature::{Detail, Signature};
@@ -42,10 +42,15 @@ impl Suite {
         refusal(FailureKind::UnknownTool, &sentence)
     }
 
-    pub(super) fn wrong_arguments(&self, call: CallContext<'_>, tool: &Tool, complaint: &str) -> SuiteReply {
+    pub(super) fn wrong_arguments(
+        &self,
+        call: CallContext<'_>,
+        name: &str,
+        signature: &str,
+        complaint: &str,
+    ) -> SuiteReply {
         if call.by_own_name {
             // The host has its schema.
-            let (name, signature) = (&tool.name, fitting(&tool.signature()));
             let complaint = complaint.replacen("`args`", "`arguments`", 1);
             return refusal(
                 FailureKind::InvalidArguments,
@@ -53,11 +58,12 @@ impl Suite {
             );
         }
         let sentence = format!(
-            "{complaint} of subtool `{0}` (suite `{1}`): {2}\n{{\"action\":\"introspect\",\"subtool\":{3}}} shows its schema",
-            tool.name,
+            "{complaint} of subtool `{0}` (suite `{1}`): {2}\n{{{3},\"subtool\":{4}}} shows its schema",
+            name,
             self.name,
-            fitting(&tool.signature()),
-            quoted(&tool.name)
+            signature,
+            self.introspect_request(call.part),
+            quoted(name)
         );
         refusal(FailureKind::InvalidArguments, &sentence)
     }
@@ -100,7 +106,8 @@ fn hint(list: &ToolList, exposed: &[usize], typed: &str, mode: Mode) -> String {
 /// The exposed tools that a wrong name may mean, as indexes: a mistyped name first, then what a search finds.
 fn near(list: &ToolList, exposed: &[usize], typed: &str, mode: Mode) -> Vec<usize> {
     let name = |at: &usize| &*list.tools[*at].name;
-    let mistyped = nearest(typed, exposed.iter().map(name));
+    let mistyped =
+        nearest(typed, exposed.iter().map(name).filter(|name| !search::are_opposite_names(typed, name)));
     let mut near: Vec<usize> = exposed.iter().copied().filter(|at| Some(name(at)) == mistyped).collect();
     let words: Vec<&ToolWords> = exposed.iter().map(|at| &list.words()[*at]).collect();
     let searched = if mode == Mode::Redacted { Searched::WithoutArguments } else { Searched::All };
@@ -115,7 +122,7 @@ fn near(list: &ToolList, exposed: &[usize], typed: &str, mode: Mode) -> Vec<usiz
 }
 
 /// A signature with as much detail as a refusal has room for.
-fn fitting(signature: &Signature) -> String {
+pub(super) fn fitting(signature: &Signature) -> String {
     let details = [Detail::Whole, Detail::Flat, Detail::Required, Detail::Names];
     let fits =
         details.into_iter().map(|detail| signature.to_text(detail)).find(|text| text.len() <= MAX_SIGNATURE);

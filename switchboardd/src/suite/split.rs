@@ -8,13 +8,16 @@ use switchboard_wire::envelope::quoted;
 
 use super::acceptance::ToolAcceptance;
 use super::description::{ListedTool, SuiteFacts, search_hint};
-use super::{CallContext, INPUT_SCHEMA, ListedName, SearchCall, Suite, annotations};
+use super::{CallContext, INPUT_SCHEMA, ListedName, Suite, annotations};
 use crate::child::{Annotations, Tool, ToolList};
 use crate::pool::manifest::Manifest;
 use crate::suite::failure::Failure;
 
 /// The schema of the tool for what writes. It is short, because the suite's own tool has the descriptions.
-const WRITING_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object","additionalProperties":true}},"required":["action"]}"#;
+const WRITING_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object","description":"Arguments","additionalProperties":true}},"required":["action"]}"#;
+
+/// Has the suite's own tool say more.
+const INTROSPECT: &str = r#""action":"introspect""#;
 
 /// Which subtools a tool of the aggregate face reaches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,6 +33,14 @@ pub enum SuitePart {
 }
 
 impl Suite {
+    /// The member of a call that has the suite say more, in the tool that the host calls.
+    pub(super) fn introspect_request(&self, part: SuitePart) -> String {
+        match part {
+            SuitePart::Found => format!(r#""suite":{}"#, quoted(&self.name)),
+            _ => INTROSPECT.to_owned(),
+        }
+    }
+
     /// The entries of the suite in `tools/list`: its own tool and, if it is split, the one for what writes.
     pub fn listed_tools(&self, facts: &SuiteFacts) -> Vec<ListedTool> {
         let (description, hint) = self.describe(facts);
@@ -149,6 +160,10 @@ impl Suite {
                 advice: "list the tools again".to_owned(),
             });
         }
+        let own_tool = match call.instead {
+            Some(ListedName::OwnTool(name)) if part != SuitePart::Found => Some(name),
+            _ => None,
+        };
         let (does, called, right) = match part {
             SuitePart::ReadOnly if !reads => ("may write", &self.name, &self.writing_name),
             SuitePart::Writing if reads => ("only reads", &self.writing_name, &self.name),
@@ -157,7 +172,9 @@ impl Suite {
         };
         // The host was shown other tools than there are now.
         let again = part == SuitePart::ReadOnly && self.settings.split == Split::Never;
-        let advice = if again {
+        let advice = if let Some(name) = own_tool {
+            format!("call the tool `{name}`")
+        } else if again {
             format!("list the tools again, or call it with `{right}`")
         } else {
             format!("call it with `{right}`")
@@ -167,32 +184,29 @@ impl Suite {
 
     /// Why the tool that searches all suites does not call this subtool: a user may allow that tool for good.
     fn not_by_search(&self, call: CallContext<'_>, subtool: &str) -> Failure {
-        let advice = match call.search.and_then(|search| search.instead) {
+        let advice = match call.instead {
             Some(ListedName::OwnTool(name)) => format!("call the tool `{name}`"),
             Some(ListedName::Suite(name)) => format!("call it with `{name}`"),
             None => {
                 let is_whole = self.current_part() == SuitePart::Whole;
                 let right = if is_whole { &self.name } else { &self.writing_name };
-                format!("call it with `{right}`; if you have no such tool, the user must restart the editor")
+                format!(
+                    "call it with `{right}`; if you have no such tool, the user must start a new session in the editor"
+                )
             }
         };
-        let called = call.search.map_or("find", |search| search.tool).to_owned();
+        let called = call.search.unwrap_or("find").to_owned();
         Failure::WrongTool { subtool: subtool.into(), does: "may write", called, advice }
     }
 
-    /// How `introspect` marks the subtools that are known for a host that knows this part of the suite.
-    pub(super) fn marks(&self, part: SuitePart, search: Option<SearchCall<'_>>) -> Marks {
-        self.marks_of(self.known_acceptance(), part, search)
-    }
-
-    /// The same for the subtools of one list. A host that was shown one tool for everything calls everything with it.
+    /// How `introspect` marks the subtools of a list for a host that knows this part of the suite. A host that was shown one tool for everything calls everything with it.
     pub(super) fn marks_of(
         &self,
         acceptance: ToolAcceptance,
         part: SuitePart,
-        search: Option<SearchCall<'_>>,
+        instead: Option<&ListedName>,
     ) -> Marks {
-        let writes_with = search.and_then(|search| search.instead).map(ListedName::as_str);
+        let writes_with = instead.map(ListedName::as_str);
         let is_one_tool = match part {
             SuitePart::Whole => true,
             SuitePart::Found => writes_with == Some(&*self.name),
@@ -203,6 +217,7 @@ impl Suite {
             name: self.name.clone(),
             writing_name: self.writing_name.clone(),
             is_split: !is_one_tool && self.current_part() != SuitePart::Whole,
+            request: self.introspect_request(part),
         }
     }
 }
@@ -221,9 +236,17 @@ pub struct Marks {
     name: String,
     writing_name: String,
     is_split: bool,
+    /// The member of a call that has the suite say more.
+    request: String,
 }
 
 impl Marks {
+    /// How the host asks for more about a subtool; `subtool` as JSON, or what stands for it.
+    pub fn request(marks: Option<&Self>, subtool: &str) -> String {
+        let request = marks.map_or(INTROSPECT, |marks| &marks.request);
+        format!(r#"{{{request},"subtool":{subtool}}}"#)
+    }
+
     /// The tool of the host's list that calls this subtool, if not the suite's own.
     pub fn call_with(&self, tool: &Tool) -> Option<&str> {
         let writes = self.is_split && !self.acceptance.reads(tool);

@@ -121,6 +121,7 @@ pub(in crate::http) fn suite_json(catalog: &Catalog, suite: &Suite, access: Acce
             "max": settings.max,
             "idleMs": u64::try_from(settings.idle.as_millis()).unwrap_or(u64::MAX),
             "starts": pool.start_count(),
+            "isDescribed": pool.is_manifest_kept(),
         });
         if let Some(root) = pool.workspace() {
             body["pool"]["workspace"] = json!(root);
