@@ -8,6 +8,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
 use std::collections::{HashMap, HashSet};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -411,7 +413,8 @@ struct SmallDisk(PathBuf);
 impl SmallDisk {
     /// `None` if nothing can be mounted here.
     fn on(folder: PathBuf) -> Option<Self> {
-        let _ = std::fs::create_dir_all(&folder);
+        // As the daemon makes it, which refuses one that others can enter.
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         let status = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs"])
             .arg(&folder)

@@ -816,7 +816,7 @@ fn import_leaves_servers_of_folders_that_are_no_projects() {
         ("of-sub", "whose sessions belong to the project"),
     ] {
         let line = told.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-        assert!(line.contains("left out: it is for") && line.contains(why), "{name}: {told}");
+        assert!(line.contains("skipped: it is for") && line.contains(why), "{name}: {told}");
     }
     let left: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     for (folder, name) in [(here.as_path(), "of-home"), (Path::new("/"), "of-root"), (&sub, "of-sub")] {

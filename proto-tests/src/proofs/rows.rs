@@ -414,7 +414,7 @@ pub const ROWS: &[Row] = &[
     Row {
         id: "S9",
         promise: "the record of calls is complete, in order and holds no argument",
-        bound: "100,000 calls, 64 at once",
+        bound: "100,000 calls, 64 at the same time",
         runs: &[sized(
             Proto("record"),
             "a_long_record_is_complete_in_order_and_bounded",

@@ -3,6 +3,7 @@
 //! Works without a daemon, on the files as they are now: what is shown is what is recorded.
 
 mod all;
+mod candidates;
 pub(crate) mod drift;
 pub(crate) mod person;
 
@@ -13,9 +14,8 @@ use serde_json::json;
 use switchboard_definitions::config::Restrictions;
 use switchboard_definitions::definition::{Definition, Launch, LaunchCommand};
 use switchboard_definitions::own_limits::OwnLimits;
-use switchboard_definitions::suite_name;
 use switchboard_definitions::trust::view::{ShownValues, View, mentioned};
-use switchboard_definitions::trust::{Decision, JudgedSettings, TrustRecord, TrustStatus, project_files};
+use switchboard_definitions::trust::{Decision, TrustRecord, project_files};
 use switchboard_wire::visible::visible;
 
 use super::CliExit;
@@ -24,40 +24,8 @@ use super::local_config::LocalConfig;
 use super::output::{complain, failed, print_json, remark, say};
 use super::prompt;
 use crate::args::Args;
+use candidates::{Candidate, candidates, is_other_version, names, waits};
 use person::{record, why_not_interactive};
-use switchboardd::{DuplicateDefinition, Layer};
-
-/// A definition that the user can allow or deny.
-struct Candidate {
-    definition: Definition,
-    /// What would run.
-    wanted: Launch,
-    /// The limits on its tools that come with it.
-    limits: OwnLimits,
-    /// What was allowed last.
-    before: Option<Launch>,
-    settings: JudgedSettings,
-    denied: bool,
-    root: PathBuf,
-    suite_names: BTreeSet<String>,
-    /// The same launch in other files of the project: file, name, and whether it is denied there.
-    also: Vec<(PathBuf, String, bool)>,
-    /// Whether another definition of that name waits and comes first.
-    is_second: bool,
-}
-
-impl Candidate {
-    /// Whether the limits on its tools are those that count now.
-    fn has_same_limits(&self) -> bool {
-        self.limits == self.definition.limits
-    }
-
-    /// Whether a file defines it.
-    fn is_in(&self, file: &Path) -> bool {
-        let mut files = std::iter::once(&self.definition.file).chain(self.also.iter().map(|(file, ..)| file));
-        files.any(|known| known.canonicalize().is_ok_and(|known| known == file))
-    }
-}
 
 impl LocalConfig {
     /// All definitions of a workspace, and those of the user that may need a decision.
@@ -134,69 +102,6 @@ impl LocalConfig {
             failed(&format!("nothing in `{}` waits, in this project or above it", visible(&path)))
         })
     }
-}
-
-/// The names by which a server can be typed.
-fn names(layer: &Layer, definition: &Definition) -> BTreeSet<String> {
-    let chosen = layer.config.suite(&definition.name).suite_name;
-    let names = [Some(definition.name.clone()), Some(suite_name::derived(&definition.name)), chosen];
-    names.into_iter().flatten().collect()
-}
-
-/// `own`: the layer is the user's, whose allowed definitions need no decision.
-fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
-    let candidate = |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| {
-        let restrictions = layer.config.suite(&definition.name).restrictions();
-        let stands_for =
-            |one: &&DuplicateDefinition| one.of.0 == definition.file && one.of.1 == definition.name;
-        let others: Vec<_> = layer.duplicates.iter().filter(stands_for).collect();
-        let also = others
-            .iter()
-            .map(|one| (one.definition.file.clone(), one.definition.name.clone(), one.is_denied));
-        Candidate {
-            definition: definition.clone(),
-            wanted: wanted.clone(),
-            limits: definition.limits.clone(),
-            before: before.cloned(),
-            settings: JudgedSettings { wanted: restrictions, ..JudgedSettings::default() },
-            denied,
-            root: layer.config.folder.clone(),
-            suite_names: others
-                .iter()
-                .flat_map(|one| names(layer, &one.definition))
-                .chain(names(layer, definition))
-                .collect(),
-            also: also.collect(),
-            is_second: false,
-        }
-    };
-    let of_entries = layer.entries.iter().filter_map(|entry| {
-        let definition = &entry.definition;
-        let now = definition.launch.as_ref().ok();
-        let found = match &entry.trust_status {
-            TrustStatus::Held => Some(candidate(definition, now?, None, false)),
-            TrustStatus::Outdated { pending: waiting, limits } => {
-                let candidate = candidate(definition, waiting, now, false);
-                Some(Candidate { limits: limits.clone(), ..candidate })
-            }
-            // Was allowed with a certain program, which may have changed since.
-            TrustStatus::Allowed => (!own || definition.command()?.program.is_some())
-                .then(|| now.map(|now| candidate(definition, now, Some(now), false)))
-                .flatten(),
-            TrustStatus::Denied => None,
-        };
-        found.map(|found| Candidate { settings: entry.settings.clone(), ..found })
-    });
-    let of_denied = layer
-        .denied
-        .iter()
-        .filter_map(|definition| Some(candidate(definition, definition.launch.as_ref().ok()?, None, true)));
-    let of_rivals = layer.rivals.iter().filter_map(|entry| {
-        let definition = &entry.definition;
-        let rival = candidate(definition, definition.launch.as_ref().ok()?, None, false);
-        Some(Candidate { is_second: true, ..rival })
-    });
-    of_entries.chain(of_rivals).chain(of_denied).collect()
 }
 
 pub(super) async fn run(args: &Args, what: Option<&str>, all: bool) -> CliExit {
@@ -448,15 +353,4 @@ pub(super) fn list(args: &Args) -> CliExit {
         say!("nothing was allowed or denied yet, and nothing waits here");
     }
     CliExit::Ok
-}
-
-/// Whether this version, or its settings, is neither allowed nor denied.
-fn waits(candidate: &Candidate) -> bool {
-    (is_other_version(candidate) || !candidate.has_same_limits() || candidate.settings.wait())
-        && !candidate.denied
-}
-
-/// Whether something else would run than what was allowed.
-fn is_other_version(candidate: &Candidate) -> bool {
-    candidate.before.as_ref().is_none_or(|before| before.digest() != candidate.wanted.digest())
 }
