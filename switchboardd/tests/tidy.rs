@@ -75,6 +75,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("reqwest", &["src/child/remote", "src/oauth", "src/daemon/collector"]),
     ("rustls", &["src/child/remote"]),
     ("saphyr", &["hosts/src/yaml"]),
+    ("saphyr_parser", &["hosts/src/yaml"]),
     ("secret_service", &["ctl/src/keyring"]),
     ("security_framework", &["ctl/src/keyring"]),
     ("service_binding", &["src/daemon/listen"]),

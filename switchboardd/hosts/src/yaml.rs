@@ -3,6 +3,7 @@
 pub(super) mod edit;
 
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+use saphyr_parser::{Event, Parser};
 use serde_json::{Map, Value, json};
 
 use super::{HostFileContents, HostFileError, ServerEntry};
@@ -29,11 +30,32 @@ pub(super) fn read(text: &str) -> Result<HostFileContents, HostFileError> {
     Ok(contents)
 }
 
+/// Deeper files are refused: the parser's own recursion has no limit.
+const MAX_DEPTH: usize = 64;
+
 pub(super) fn parse(text: &str) -> Result<Vec<MarkedYaml<'_>>, HostFileError> {
+    check_depth(text)?;
     MarkedYaml::load_from_str(text).map_err(|error| HostFileError {
         at: Some((error.marker().line(), error.marker().col() + 1)),
         why: format!("not valid YAML: {}", error.info()),
     })
+}
+
+fn check_depth(text: &str) -> Result<(), HostFileError> {
+    let mut depth = 0;
+    // A mistake ends the events; the parser reports it.
+    for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
+        match event {
+            Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
+            Event::SequenceEnd | Event::MappingEnd => depth -= 1,
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            let at = Some((span.start.line(), span.start.col() + 1));
+            return Err(HostFileError { at, why: format!("nested deeper than {MAX_DEPTH} levels") });
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn member<'n, 't>(node: &'n MarkedYaml<'t>, name: &str) -> Option<&'n MarkedYaml<'t>> {
