@@ -18,6 +18,9 @@ enum Expect {
     Echo,
     /// A fault of this kind whose message contains this.
     Fault(&'static str, &'static str),
+    /// A fault whose message contains this: the child's end, or that it rests. A child that ends before the call was sent
+    /// is started again, until that has failed too often.
+    EndedOrResting(&'static str),
     /// Either an echo or a fault of this kind, depending on when the child dies.
     EchoOr(&'static str),
     /// Exactly these bytes after the id.
@@ -28,7 +31,7 @@ enum Expect {
     Mistake(&'static str),
 }
 
-use Expect::{Echo, EchoOr, Fault, Mistake, Raw, Starts};
+use Expect::{Echo, EchoOr, EndedOrResting, Fault, Mistake, Raw, Starts};
 
 /// A behaviour and the expected answers to its calls, in order.
 type Row = (&'static str, &'static [Expect]);
@@ -44,7 +47,7 @@ const HANDSHAKE: &[Row] = &[
     ("initialize-bare", &[Fault("child_unusable", "`initialize`")]),
     ("initialize-nan", &[Fault("child_unusable", "not JSON")]),
     ("exit-in-initialize", &[Fault("child_exited", "`initialize`")]),
-    ("exit-after-initialized", &[Fault("child_exited", "status 0")]),
+    ("exit-after-initialized", &[EndedOrResting("status 0")]),
     ("version 2025-06-18", &[Echo]),
     ("version 2025-03-26", &[Echo]),
     ("version 2024-11-05", &[Echo]),
@@ -294,6 +297,14 @@ fn judge(expect: Expect, answer: &str, id: u64, round: usize) -> Result<(), Stri
         EchoOr(kind) => {
             let echoed = parsed()?["result"]["structuredContent"]["ok"] == true;
             holds(echoed || kind_of(answer).as_deref() == Some(kind), "neither")
+        }
+        EndedOrResting(says) => {
+            let kind = if kind_of(answer).as_deref() == Some("child_resting") {
+                "child_resting"
+            } else {
+                "child_exited"
+            };
+            judge(Fault(kind, says), answer, id, round)
         }
         Raw(expected) => holds(body()? == expected, "other bytes"),
         Starts(expected) => holds(body()?.starts_with(expected), "other bytes"),

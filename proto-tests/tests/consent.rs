@@ -305,6 +305,24 @@ fn settings_of_a_project_that_permit_more_wait_for_the_user() {
 }
 
 #[test]
+fn a_project_cannot_give_an_allowed_server_another_name() {
+    let home = Home::new();
+    let project = project_that_marks(&home);
+    let _daemon = home.daemon();
+    project.allow();
+    let names = || project.mute_shim().tools().into_keys().collect::<Vec<_>>();
+    // Rules of editors for `q_suite` are not for this server.
+    project.config(&json!({"suites": {"p": {"suiteName": "q_suite"}}}));
+    reload(&home);
+    assert!(names().iter().all(|name| name.starts_with("p_suite")), "{:?}", names());
+    let asked = project.on_terminal(&["allow"], "n\n").text;
+    assert!(asked.contains("  changed   setting `suiteName`: the usual name → q_suite\n"), "{asked}");
+    assert!(names().iter().all(|name| name.starts_with("p_suite")), "{:?}", names());
+    project.allow();
+    until_true("the new name", TEST_TIMEOUT, || names().iter().all(|name| name.starts_with("q_suite")));
+}
+
+#[test]
 fn a_project_cannot_drop_what_it_forbade_when_it_was_allowed() {
     let home = Home::new();
     let project = project_that_marks(&home);

@@ -398,7 +398,9 @@ fn restrict(entry: &mut JudgedDefinition, personal: &Config) {
         Split::Auto => entry.settings.in_force.split,
         own => own,
     };
-    entry.settings.in_force = Restrictions { split, ..entry.settings.in_force.and(&own.restrictions()) };
+    let suite_name = entry.settings.in_force.suite_name.clone();
+    entry.settings.in_force =
+        Restrictions { suite_name, split, ..entry.settings.in_force.and(&own.restrictions()) };
     if let Some(why) = own.unusable_reason {
         let definition = Arc::make_mut(&mut entry.definition);
         definition.launch = Err(why);

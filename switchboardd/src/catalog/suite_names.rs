@@ -33,7 +33,11 @@ pub(super) fn names(
         }
         let chosen = entries.iter().map(|(layer, entry)| {
             let child = &entry.definition.name;
-            let name = layer.config.suites.get(child)?.suite_name.clone()?;
+            // A project's is the one that the user allowed.
+            let name = match std::ptr::eq(*layer, personal) {
+                true => layer.config.suites.get(child)?.suite_name.clone()?,
+                false => entry.settings.in_force.suite_name.clone()?,
+            };
             if taken.insert(name.clone()) {
                 return Some(name);
             }
@@ -78,6 +82,7 @@ mod tests {
     use switchboard_definitions::definition::Definition;
     use switchboard_definitions::discover::WatchedPaths;
     use switchboard_definitions::discover::host_files::HostSet;
+    use switchboard_definitions::trust::JudgedSettings;
 
     fn layer(children: &[&str], chosen: &[(&str, &str)]) -> Layer {
         let mut config = Config::defaults(Path::new("/"));
@@ -99,12 +104,16 @@ mod tests {
             trust_status: TrustStatus::Allowed,
             why_held: None,
             read_by: HostSet::default(),
-            settings: Default::default(),
+            settings: JudgedSettings {
+                in_force: config.suite(name).restrictions(),
+                ..JudgedSettings::default()
+            },
             other_limits: Default::default(),
         };
+        let entries = children.iter().map(entry).collect();
         Layer {
             config,
-            entries: children.iter().map(entry).collect(),
+            entries,
             denied: Vec::new(),
             duplicates: Vec::new(),
             rivals: Vec::new(),

@@ -239,7 +239,7 @@ fn suite(node: &Node<'_>, extent: ConfigOwner) -> SuiteConfig {
         Some(name)
     });
     let split = permissions::split(&fields, &strangers);
-    let mut restrictions = Restrictions { split, ..Restrictions::default() };
+    let mut restrictions = Restrictions { suite_name, split, ..Restrictions::default() };
     let before = node.problem_count();
     let redact = fields.get("redact").and_then(|node| node.texts()).unwrap_or_default();
     fields.get("expose").iter().for_each(|node| permissions::expose(node, &mut restrictions));
@@ -253,7 +253,6 @@ fn suite(node: &Node<'_>, extent: ConfigOwner) -> SuiteConfig {
     });
     hides |= node.problem_count() > before;
     let mut suite = SuiteConfig {
-        suite_name,
         description: fields.get("description").and_then(|node| node.text()),
         always_load: fields.get("alwaysLoad").and_then(|node| node.flag()).unwrap_or(false),
         summary_max_chars: fields.get("summaryMaxChars").and_then(|node| summary(&node)),

@@ -10,10 +10,12 @@ use super::{Confirm, Expose, Split, SuiteConfig, glob_set};
 /// A glob that matches every name.
 const ANY: &str = "*";
 
-/// Which tools of a server can be reached, and how.
+/// Which tools of a server can be reached, how, and by which name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Restrictions {
+    /// What the rules of editors refer to; `None`: the name made of the server's.
+    pub suite_name: Option<String>,
     pub split: Split,
     /// Whether tools that do not say that they are harmless need a yes.
     pub confirm_destructive: bool,
@@ -30,11 +32,12 @@ impl Restrictions {
         *self == Self::default()
     }
 
-    /// Everything that one of both forbids.
+    /// Everything that one of both forbids, by the name of `other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let both = |one: &BTreeSet<String>, other: &BTreeSet<String>| one.union(other).cloned().collect();
         let joined = Self {
+            suite_name: other.suite_name.clone(),
             split: self.split.max(other.split),
             confirm_destructive: self.confirm_destructive || other.confirm_destructive,
             confirm: both(&self.confirm, &other.confirm),
@@ -44,7 +47,7 @@ impl Restrictions {
         joined.without_the_needless()
     }
 
-    /// Whether this permits something that `allowed` forbids.
+    /// Whether this permits something that `allowed` forbids, or has another name.
     pub fn loosens(&self, allowed: &Self) -> bool {
         self.and(allowed) != self.clone().without_the_needless()
     }
@@ -85,7 +88,7 @@ impl Restrictions {
             .collect()
     }
 
-    fn settings(&self) -> [(&'static str, String); 4] {
+    fn settings(&self) -> [(&'static str, String); 5] {
         let list = |globs: &BTreeSet<String>| serde_json::to_string(globs).unwrap_or_default();
         let mut confirm: Vec<String> = Vec::new();
         if self.confirm_destructive {
@@ -96,7 +99,9 @@ impl Restrictions {
         }
         let allow: Vec<String> = self.allow.iter().map(list).collect();
         let allow = if allow.is_empty() { r#"["*"]"#.to_owned() } else { allow.join(" and ") };
+        let name = self.suite_name.as_deref().unwrap_or("the usual name");
         [
+            ("suiteName", name.to_owned()),
             ("split", self.split.as_str().to_owned()),
             ("confirm", confirm.join(" and ")),
             ("expose.allow", allow),
@@ -108,12 +113,13 @@ impl Restrictions {
 impl SuiteConfig {
     /// What these settings forbid.
     pub fn restrictions(&self) -> Restrictions {
-        self.written.clone()
+        Restrictions { suite_name: self.suite_name.clone(), ..self.written.clone() }
     }
 
     /// Replaces what these settings forbid.
     pub fn restrict(&mut self, restrictions: &Restrictions) {
         self.written = restrictions.clone();
+        self.suite_name = restrictions.suite_name.clone();
         self.split = restrictions.split;
         self.confirm = Confirm {
             destructive: restrictions.confirm_destructive,
@@ -182,6 +188,20 @@ mod tests {
         {
             assert!(one.loosens(&other) && other.loosens(&one));
         }
+    }
+
+    #[test]
+    fn another_name_is_looser_and_the_allowed_one_stays() {
+        let named =
+            |name: &str| Restrictions { suite_name: Some(name.to_owned()), ..Restrictions::default() };
+        let usual = Restrictions::default();
+        for (wanted, allowed) in [(named("a"), usual.clone()), (usual, named("a")), (named("b"), named("a"))]
+        {
+            assert!(wanted.loosens(&allowed));
+            assert_eq!(wanted.and(&allowed), allowed);
+        }
+        assert!(!named("a").loosens(&named("a")));
+        assert_eq!(named("b").changes(&Restrictions::default()), ["`suiteName`: the usual name → b"]);
     }
 
     #[test]
