@@ -85,7 +85,7 @@ const BENCH: &[Promise] = &[
     promise("call of a modern host on a legacy child, p50, pinned", Floor(1.5), "modern on legacy"),
     promise("call of a legacy host on a modern child, p50, pinned", Floor(1.5), "legacy on modern"),
     promise("measuring a call, tracing off, of its time", AtMost(2.0), "measuring %"),
-    promise("instructions of the daemon for a call", FloorAnywhere(2.8), "daemon instr."),
+    promise("instructions of the daemon for a call", FloorAnywhere(3.0), "daemon instr."),
     promise("instructions of the shim for a call", FloorAnywhere(1.7), "shim instr."),
     // scale
     promise("call with 500 children, 64 sessions and 10000 definitions, beside 1 of each, pinned", Floor(1.3), "scale"),
@@ -98,7 +98,7 @@ const BENCH: &[Promise] = &[
     promise("shim start to first `tools/list`, no daemon running, pinned", AtMost(10.0), "cold, pinned"),
     promise("shim start to first `tools/list`, no daemon running, free", AtMost(10.0), "cold, free"),
     // memory
-    promise("daemon and one shim, idle, 20 suites", AtMost(6.5), "idle MiB").gated_at(8.0),
+    promise("daemon and one shim, idle, 20 suites", AtMost(6.5), "idle MiB").gated_at(10.5),
     promise("each further shim", AtMost(0.5), "shim MiB"),
     promise("daemon and one shim, idle, 1000 suites", AtMost(25.0), "1000 suites MiB"),
     promise("wake-ups of daemon and shim, idle", AtMost(1.0), "wake-ups"),

@@ -155,8 +155,8 @@ pub(crate) const TABLE: &[Behaviour] = &[
                     let (answer, known) = (peer.begin_asking("roots/list", "{}"), known.clone());
                     thread::spawn(move || {
                         let answer = answer.recv().unwrap_or_default();
-                        // Like a server that first looks at each directory.
-                        thread::sleep(Duration::from_millis(20));
+                        // Like a server that first looks at each directory; far less than the daemon waits for that.
+                        thread::sleep(Duration::from_millis(5));
                         *known.lock().unwrap() = answer;
                     });
                     return Handling::Taken;
