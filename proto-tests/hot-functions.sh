@@ -12,6 +12,7 @@ command -v valgrind >/dev/null || {
 }
 packages=(-p switchboardd -p switchboard-guard -p switchboard-shim -p mock-child -p proto-tests)
 # Daemon and shim keep the names of their functions, which the release profile removes.
+cargo build --release --bin switchboard-ctl -p switchboard-ctl
 cargo build --release --bins "${packages[@]}" \
     --config 'profile.release.package.switchboardd.strip="none"' --config 'profile.release.package.switchboard-shim.strip="none"'
 PROTO_TESTS_BUILT=1 "${CARGO_TARGET_DIR:-target}/release/hot-functions"

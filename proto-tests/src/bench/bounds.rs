@@ -98,7 +98,7 @@ const BENCH: &[Promise] = &[
     promise("shim start to first `tools/list`, no daemon running, pinned", AtMost(10.0), "cold, pinned"),
     promise("shim start to first `tools/list`, no daemon running, free", AtMost(10.0), "cold, free"),
     // memory
-    promise("daemon and one shim, idle, 20 suites", AtMost(6.5), "idle MiB").gated_at(10.5),
+    promise("daemon and one shim, idle, 20 suites", AtMost(6.5), "idle MiB").gated_at(8.0),
     promise("each further shim", AtMost(0.5), "shim MiB"),
     promise("daemon and one shim, idle, 1000 suites", AtMost(25.0), "1000 suites MiB"),
     promise("wake-ups of daemon and shim, idle", AtMost(1.0), "wake-ups"),
